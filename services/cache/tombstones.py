@@ -1,9 +1,9 @@
-"""Removals with their times, so that no store brings back an answer that was begun before its removal.
+"""Remembers removals, so that no answer that was begun before its removal is stored after it.
 
-A removal leaves a tombstone with its sequence number. A store brings the epoch of its answer, the sequence number that
-was the last one known when it was begun; a later tombstone of its key or its tenant is a conflict. When there are too
-many tombstones the oldest one goes, and its number becomes the watermark: a store whose epoch is below it is a conflict
-too, because it may be one.
+A removal leaves a tombstone with its sequence number. A store request has the epoch of its answer: the last sequence
+number that was known when the answer was begun. A later tombstone of its key or its tenant is a conflict. Beyond a
+limit the oldest tombstone is dropped, and its number becomes the watermark: a store with an epoch below it counts as a
+conflict, too, because it may be one.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ class Removal:
     tenant: str = ""
 
     def covers(self, key: str, tenant: str) -> bool:
-        """Whether it is about an entry."""
+        """Whether it removes an entry."""
         return self.key in ("", key) and self.tenant in ("", tenant)
 
 
 class Tombstones:
-    """Of the last `max_tombstones` removals. Nothing is known of those up to `watermark`."""
+    """The last `max_tombstones` removals. Those up to `watermark` are unknown."""
 
     def __init__(self, watermark: int = 0, max_tombstones: int = _MAX_TOMBSTONES):
         self._watermark, self._max = watermark, max_tombstones
         self._sequence: dict[Removal, int] = {}  # the oldest first
 
     def add(self, removal: Removal, sequence: int) -> None:
-        """A removal, no older than those added before."""
+        """Add a removal, no older than those added before."""
         self._sequence.pop(removal, None)
         self._sequence[removal] = sequence
         if len(self._sequence) > self._max:

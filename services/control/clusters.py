@@ -1,4 +1,4 @@
-"""The `Cluster` of a service, in the words that gRPC or Envoy understands."""
+"""The `Cluster` resource of a service, for gRPC or Envoy."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ PROVIDER = "mesh"  # the certificate provider of gRPC's bootstrap
 CERTIFICATE, AUTHORITIES = "mesh_cert", "mesh_ca"  # the secrets of Envoy's
 _TLS = "envoy.transport_sockets.tls"
 _HTTP = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
-_TUNING = dict(CHANNEL_OPTIONS)  # Envoy's connections notice a dead peer as soon as ours do
+_TUNING = dict(CHANNEL_OPTIONS)  # the same keepalive as our own channels
 _RING = 1_024, 4_096  # least and largest size; gRPC caps rings at 4,096
-_PANIC = 1  # percent: where no endpoint is healthy and not ejected, one that may work is better than none
+_PANIC = 1  # percent: if no endpoint is healthy and not ejected, all are used
 _FAILED_PERCENT = 85  # of an endpoint's calls in an interval, where failures in a row are not counted (gRPC)
 # Of Envoy's on one connection; for more it opens another. Until a gateway has said how many it takes, Envoy would open
 # any number, and a gateway resets those that are too many, again and again, without a word that it refused them. Fewer
@@ -32,8 +32,8 @@ _POLICIES = {"round_robin": Cluster.ROUND_ROBIN, "least_request": Cluster.LEAST_
 
 
 def for_grpc(name: str, service: Service, *, mtls: bool) -> Cluster:
-    """gRPC C-core balances in turn or by hash; in turn also stands for `least_request`, which it does not know. It
-    weighs localities automatically, and counts no failures in a row: see `_outliers_of_grpc`."""
+    """gRPC C-core supports round robin and ring hash; `least_request` becomes round robin. It weighs localities
+    automatically, and does not count consecutive failures: see `_outliers_of_grpc`."""
     cluster = _cluster(name, service)
     cluster.lb_policy = Cluster.RING_HASH if service.balance == "ring_hash" else Cluster.ROUND_ROBIN
     cluster.outlier_detection.CopyFrom(_outliers_of_grpc(service.outliers))
@@ -62,13 +62,13 @@ def for_envoy(name: str, service: Service, *, mtls: bool, sds_dir: Path) -> Clus
 
 
 def health_cluster(name: str) -> str:
-    """Of the cluster for health checks of a service, which no service of a topology can be called."""
+    """The name of the cluster for health checks of a service; no service of a topology can have it."""
     return f"{name}_health"
 
 
 def for_health(cluster: Cluster, checks: int) -> Cluster:
-    """The same endpoints as `cluster`, for health checks that come from outside: with connections and thresholds of its
-    own, so that strangers take no slot of callers; and no endpoint is ejected for requests of strangers."""
+    """The same endpoints as `cluster`, for health checks from outside: with its own connections and thresholds, so that
+    strangers take no slots of callers, and their requests eject no endpoint."""
     own = Cluster()
     own.CopyFrom(cluster)
     own.name = health_cluster(cluster.name)

@@ -63,7 +63,7 @@ Percent = Annotated[float, Field(ge=0, le=100)]
 
 
 class BadTopology(ValueError):
-    """The file cannot be used as it is written; the message, for the operator, names the field at fault."""
+    """The file is invalid; the message, for the operator, names the field."""
 
 
 class _TopologyPart(BaseModel):
@@ -71,34 +71,34 @@ class _TopologyPart(BaseModel):
 
 
 class Region(_TopologyPart):
-    """Where a region is, in degrees, to find which regions are near."""
+    """The position of a region in degrees, to find near regions."""
 
     latitude: float = Field(ge=-90, le=90)
     longitude: float = Field(ge=-180, le=180)
 
 
 class Endpoint(_TopologyPart):
-    """One process that serves, or all that a DNS name stands for (a headless service of Kubernetes, for example)."""
+    """One serving process, or all processes of a DNS name (such as a headless service of Kubernetes)."""
 
     address: Address
     region: str = ""
     zone: str = ""
     build: str = ""  # distinguishes a canary from the rest
     weight: int = Field(1, ge=1, le=1_000)
-    http_port: int = Field(0, ge=0, le=65_535)  # where it serves HTTP too, for the edge; 0: nowhere
+    http_port: int = Field(0, ge=0, le=65_535)  # its HTTP port, for the edge; 0: none
 
 
 class Outliers(_TopologyPart):
-    """When clients leave an endpoint out because of what they see of it themselves."""
+    """Outlier detection: when clients eject an endpoint because of failed calls."""
 
     consecutive_failures: int = Field(5, ge=0, le=1_000)  # 0: never
     interval_ms: int = Field(1_000, ge=10)
-    ejection_ms: int = Field(5_000, ge=10)  # for the first time; each further time is longer
+    ejection_ms: int = Field(5_000, ge=10)  # the first time; each further ejection is longer
     max_ejected_percent: int = Field(50, ge=0, le=100)
 
 
 class ConnectionLimits(_TopologyPart):
-    """What a client may have open to the whole service at once: a circuit breaker's thresholds."""
+    """A client's limits for the whole service: a circuit breaker's thresholds."""
 
     requests: int = Field(1_024, ge=1)
     pending: int = Field(1_024, ge=1)  # Envoy alone
@@ -107,7 +107,7 @@ class ConnectionLimits(_TopologyPart):
 
 
 class Drill(_TopologyPart):
-    """Faults on purpose, to see whether what stands in does so."""
+    """Injected faults, to test hedges and fallbacks."""
 
     delay_ms: int = Field(0, ge=0, le=600_000)
     delay_percent: Percent = 100
@@ -122,26 +122,26 @@ class Service(_TopologyPart):
     endpoints: tuple[Endpoint, ...] = Field(min_length=1)
     balance: Literal["round_robin", "least_request", "ring_hash"] = "round_robin"
     hash_header: str = TENANT_HEADER  # for `ring_hash`
-    identity: str = ""  # whose certificate its endpoints have; empty: the name up to its first `-`
-    timeout_ms: int = Field(0, ge=0)  # the longest a call may take whatever its caller says; 0: no limit
+    identity: str = ""  # in the certificate of its endpoints; empty: the name up to its first `-`
+    timeout_ms: int = Field(0, ge=0)  # limit of a call, also of one with a later deadline; 0: no limit
     outliers: Outliers = Outliers()
     limits: ConnectionLimits = ConnectionLimits()
     drill: Drill | None = None
 
     @property
     def http(self) -> bool:
-        """Whether some of it serves HTTP too."""
+        """Whether an endpoint of it serves HTTP."""
         return any(endpoint.http_port for endpoint in self.endpoints)
 
 
 class Jwt(_TopologyPart):
-    """Callers from outside: bearers of a JSON Web Token that one of these keys signed."""
+    """Callers from outside authenticate with a JSON Web Token that one of these keys signed."""
 
     issuer: str = Field(min_length=1)
-    # One of these must be the token's: without, a token that the issuer made for any other service would be good here.
+    # The token must have one of these; otherwise a token for any other service of the issuer would be valid here.
     audiences: tuple[Annotated[str, Field(min_length=1)], ...] = Field(min_length=1)
     jwks_file: Path  # the public keys, as a JSON Web Key Set; read together with the topology
-    tenant_claim: str = Field("tenant", min_length=1)  # a `.` leads into a nested claim
+    tenant_claim: str = Field("tenant", min_length=1)  # a `.` separates the names of nested claims
     _jwks: str = PrivateAttr("")
 
     @model_validator(mode="after")
@@ -178,7 +178,7 @@ class EdgeLimits(_TopologyPart):
 
 
 class Edge(_TopologyPart):
-    """The way in from outside, which Envoy serves: gRPC, gRPC-Web and CORS on one port."""
+    """The entry for callers from outside, which Envoy serves: gRPC, gRPC-Web and CORS on one port."""
 
     address: Address
     service: Name = "gateway"
@@ -187,14 +187,14 @@ class Edge(_TopologyPart):
     jwt: Jwt | None = None  # None: the gateway alone checks credentials
     allow_anonymous: bool | None = None  # whether calls come in without a credential; None: only on loopback
     limits: EdgeLimits = EdgeLimits()
-    otlp_endpoint: str = ""  # where Envoy's spans go, as its bootstrap's cluster `otlp`; empty: it makes none
-    trace_percent: Percent = 100  # of calls without a traceparent; those with one have been decided on
+    otlp_endpoint: str = ""  # for Envoy's spans, the cluster `otlp` of its bootstrap; empty: no spans
+    trace_percent: Percent = 100  # of calls without a traceparent; the others' own sampling decision applies
 
     @field_validator("address")
     @classmethod
     def _can_be_listened_on(cls, address: str) -> str:
         host, _, _ = address.rpartition(":")
-        ipaddress.ip_address(host.strip("[]"))  # Envoy looks no names up to listen on; says what it got
+        ipaddress.ip_address(host.strip("[]"))  # Envoy cannot listen on a name; the error has the value
         return address
 
     @model_validator(mode="after")

@@ -1,7 +1,7 @@
 """Prefix warm-up: keeps replicas warm, and warms all of them on request.
 
-A prompt is read on every replica, because each engine has a prefix cache of its own, and for every salt, because an
-engine reuses nothing across salts (docs/adr/0020). A replica whose connection was lost may have forgotten everything.
+Each replica reads a prompt separately, because each engine has its own prefix cache, and once for each salt, because an
+engine reuses nothing across salts (docs/adr/0020). A replica whose connection was lost may have lost its cache.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from services.runtime.routing import Model
 ALL = "*"
 _VARIANTS = ("default", "simple", "complex")
 _QUESTION = "Hello."
-_NO_TENANT, _WEIGHT = "", 0.01  # tenant and weight at a limiter: a hundred items of any batch have their turn before it
+_NO_TENANT, _WEIGHT = "", 0.01  # tenant and weight at a limiter: behind a hundred items of any batch
 _RANK = score(premium=False, realtime=False, attempt=0, batch=True)
 _log = logging.getLogger(__name__)
 _LOOK_S = 1.0  # seconds between two checks for new replicas and prompts that are due
 _AGAIN_S = 10.0  # after a failure
-_WITHIN_S = 10.0  # of one call, the wait for a slot included
+_WITHIN_S = 10.0  # time limit of a call, the wait for a slot included
 _CONNECT_S = 2.0
 _WARMED = Counter("hedgerow_warmed", "Prompts that a replica has read for prefix warm-up.", ["model", "outcome"])
 _warmed = cache(_WARMED.labels)
@@ -58,7 +58,7 @@ class HotPrompt:
 def hot_prompts(
     names: Iterable[str], kept: Mapping[str, SystemPromptSettings], settings: PromptSettings
 ) -> list[HotPrompt]:
-    """All variants of those of the `kept` prompts that are named; `*` names all."""
+    """All variants of the named prompts among `kept`; `*` names all."""
     wanted = set(names)
     chosen = kept if ALL in wanted else [name for name in kept if name in wanted]
     return [prompt for name in chosen for prompt in _variants(name, kept[name], settings)]
@@ -71,14 +71,14 @@ def _variants(name: str, kept: SystemPromptSettings, settings: PromptSettings) -
 
 
 def _as_read(text: str, settings: PromptSettings) -> str:
-    """The prompt as requests without prompt settings of their own have it."""
+    """The prompt as in requests without prompt options."""
     if settings.diet == "off":
         return text
     return compressed(text, settings.diet_to_bytes, settings.max_examples).text
 
 
 def probe(text: str, salt: str) -> llm_pb2.GenerateRequest:
-    """A request that has a model read `text`, a system prompt, for the tenants with `salt`; without a text, only a
+    """A request that makes a model read the system prompt `text`, for the tenants with `salt`; without a text, only a
     question."""
     question = chat_pb2.Message(role=chat_pb2.ROLE_USER, content=_QUESTION)
     system = [chat_pb2.Message(role=chat_pb2.ROLE_SYSTEM, content=text)] if text else []
@@ -89,13 +89,13 @@ def probe(text: str, salt: str) -> llm_pb2.GenerateRequest:
 async def touch(
     pool: Pool, replica: Replica, asked: llm_pb2.GenerateRequest, within_s: float, clock: Clock, model: Model | None
 ) -> float:
-    """Have `replica` answer `asked` within so many seconds, the wait for a slot included, and count the cost at the
-    prices of `model`. Returns the seconds to its first message. Raises `ServiceError`; `Shed` where there was no slot
-    to spare.
+    """Make `replica` answer `asked` within a time limit in seconds, the wait for a slot included, and add the cost at
+    the prices of `model`. Returns the seconds to its first message. Raises `ServiceError`; `Shed` if there was no spare
+    slot.
 
     The call has the lowest priority, behind all batches, and bypasses the stack of policies: percentiles, hedges,
-    breakers and limits learn from users' requests, and one token of a prompt that was just read would make all of them
-    too quick. No tenant's quota is charged.
+    breakers and limits learn from users' requests, and a short answer to a cached prompt would distort them. No
+    tenant's quota is charged.
     """
     if not replica.breaker.would_admit():
         raise replica.breaker.refusal()
@@ -103,7 +103,7 @@ async def touch(
     slot = await pool.limiter.enter(SlotRequest(_RANK, _NO_TENANT, _WEIGHT, deadline, on_slot=lambda: None))
     replica.in_flight += 1
     try:
-        if replica not in pool.replicas:  # it has left while we waited
+        if replica not in pool.replicas:  # it was removed meanwhile
             raise Unavailable(f"{replica.name}: is not in service any more")
         began = clock()
         completion = replica.llm.generate(asked, deadline.remaining(), ())
@@ -144,7 +144,7 @@ class WarmupStep:
 
 @dataclass(slots=True)
 class _WarmReplica:
-    """Of a replica, since its connection came for that time: when each prompt is due again, by salt and name."""
+    """The state of a replica since its last new connection: when each prompt is due again, by salt and name."""
 
     connections: int
     due: dict[tuple[str, str], float] = field(default_factory=dict)
@@ -170,8 +170,8 @@ class PrefixWarmup:
                 group.create_task(self._keep(pool))
 
     async def now(self, tenant: Tenant, names: Sequence[str]) -> AsyncGenerator[WarmupStep, None]:
-        """Warm everything for a tenant, one step after the other. Raises `InvalidInput` for a prompt that is not kept,
-        and `Exhausted` while another warm-up runs."""
+        """Warm all replicas for a tenant, one step after the other. Raises `InvalidInput` for an unknown prompt, and
+        `Exhausted` while another warm-up runs."""
         kept = self._settings.system_prompts
         if unknown := next((name for name in names if name != ALL and name not in kept), ""):
             raise InvalidInput("system_prompts", f"one of {', '.join(kept) or 'none'}", unknown)
@@ -231,7 +231,7 @@ class PrefixWarmup:
             await asyncio.sleep(_LOOK_S)
 
     async def _warm_pool(self, pool: Pool) -> None:
-        """Have every replica read the prompts that are due."""
+        """Make every replica read the prompts that are due."""
         known = self._known[pool.model]
         for gone in [replica for replica in known if replica not in pool.replicas]:
             del known[gone]
@@ -242,7 +242,7 @@ class PrefixWarmup:
                     await self._read(pool, replica, tenant, prompt)
 
     async def _read(self, pool: Pool, replica: Replica, tenant: Tenant, prompt: HotPrompt) -> None:
-        """Have one prompt read, where it is due."""
+        """Make a replica read one prompt, if it is due."""
         due, what = self._due(pool, replica), (tenant.prefix_salt, prompt.name)
         if self._clock() < due.get(what, float("-inf")) or not replica.breaker.would_admit():
             return
@@ -265,15 +265,15 @@ class PrefixWarmup:
         return self._clock() + (self._settings.warm.every_ms / 1000 or float("inf"))
 
     def _due(self, pool: Pool, replica: Replica) -> dict[tuple[str, str], float]:
-        """When it is due to read each prompt again; empty where it may have read none. A call is noted in the state
-        from when it began: by its end, the process that answered it may have been replaced."""
+        """When a replica is due to read each prompt again; empty if it may have read none. Callers keep the returned
+        state over a call: by its end, another process may have replaced the replica."""
         known, connections = self._known[pool.model], replica.breaker.connections
         if replica not in known or known[replica].connections != connections:
             known[replica] = _WarmReplica(connections)
         return known[replica].due
 
     def _reads(self, model: str) -> bool:
-        """Whether this model reads prompts beforehand. With a router, its tier is known once there is a table."""
+        """Whether this model is warmed up. With a router, its tier is known once there is a table."""
         row = self._routes.model(model)
         return row.tier.name.lower() in self._settings.warm.tiers if row else not self._routes.expected
 

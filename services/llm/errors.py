@@ -14,23 +14,23 @@ class EngineDown(Unavailable):
 
 
 class ProviderAway(EngineDown):
-    """There is no connection to the provider, or it broke."""
+    """No connection to the provider, or a broken one."""
 
 
 class ProviderNotReached(ProviderAway):
-    """There is no connection any more, and nothing was sent. The gateway waits for the provider to come back."""
+    """The connection is lost, and the request was not sent. The gateway waits for the provider to return."""
 
     reason = Starting.reason
 
 
 class EngineBusy(Exhausted):
-    """The engine's queue is full, or the provider limits our rate."""
+    """The engine's queue is full, or the provider limits the rate."""
 
     reason = "ENGINE_BUSY"
 
 
 class ProviderRefused(Misconfigured):
-    """The provider does not accept our credential, or its account is empty."""
+    """The provider rejects the credential, or its account is empty."""
 
     reason = "PROVIDER_REFUSED"
 
@@ -42,8 +42,8 @@ class ModelNotAtProvider(Misconfigured):
 
 
 class RequestRefused(InvalidInput):
-    """The provider does not take the request. `status` and `own` (JSON, empty where it is none) are the provider's, for
-    callers that speak its API."""
+    """The provider refused the request. `status` and `own` (JSON, empty if it is none) are the provider's, for callers
+    of its API."""
 
     takes: ClassVar[str] = "what the provider takes"
 
@@ -52,20 +52,20 @@ class RequestRefused(InvalidInput):
         self.status, self.own = status, own
 
     def include_provider_error(self, api: str) -> None:
-        """Have the error say what the provider said, to a caller in the words of `api`."""
+        """Include the provider's own error, for a caller of `api`."""
         if self.own:
             self.metadata |= {"provider_api": api, "provider_status": str(self.status), "provider_error": self.own}
 
 
 class ContentRefused(RequestRefused):
-    """A filter of the provider has flagged what the request says."""
+    """A filter of the provider has flagged the request's content."""
 
     reason = "CONTENT_REFUSED"
     takes = "content that passes the provider's filter"
 
 
 class AnswerTooLarge(InvalidInput):
-    """The provider's answer is larger than the limit. The provider has done the work, and would do it again."""
+    """The provider's answer is larger than the limit. A retry would cost the same again."""
 
     reason = "ANSWER_TOO_LARGE"
 
@@ -75,7 +75,7 @@ class AnswerTooLarge(InvalidInput):
 
 
 class ContextRefused(RequestRefused, ContextExceeded):
-    """The provider does not take the request for its length. `said` is its message, `limit` and `tokens` are in it."""
+    """The provider refused the request because of its length. `said` is its message, with `limit` and `tokens`."""
 
     def __init__(self, said: str, limit: int | None, tokens: int | None, status: int, own: str = ""):
         ContextExceeded.__init__(self, said, limit, tokens)
@@ -83,4 +83,4 @@ class ContextRefused(RequestRefused, ContextExceeded):
 
 
 class BadEngineSettings(Exception):
-    """An engine cannot start with these settings; the message, for the operator, names the one at fault."""
+    """An engine cannot start with these settings; the message, for the operator, names the wrong one."""

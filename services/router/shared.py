@@ -1,12 +1,11 @@
 """Shares observations between routers: each router adds those of its gateways to a stream on Redis, and reads those of
 the other routers from it.
 
-A gateway reports to one router only. With the stream all routers' tables agree, and a router that has just started
-reads the whole window, so that it knows as much as the others. Ages come from the entries' ids, which are Redis' own
-times.
+A gateway reports to one router only. With the stream all routers' tables agree, and a new router reads the whole
+window, so that it knows as much as the others. Ages are computed from the entries' ids, which contain Redis' time.
 
 A router uses its own observations at once and skips them in the stream. While Redis is down it has only those; other
-routers never get the observations of that time, which leave the window in the end.
+routers never get the observations of that time.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
 KEY = f"{PREFIX}router:observations"
-_GATHER_S = 0.05  # observations of this time are sent together
+_GATHER_S = 0.05  # interval in which observations are sent together
 _MOST_GATHERED = 10_000  # observations
-_MOST_ENTRIES = 100_000  # in the stream: it must not fill Redis, however long the window is
+_MOST_ENTRIES = 100_000  # in the stream, so that a long window does not fill Redis
 _PAGE = 500  # entries
 _WAIT_S = 1.0  # for the next entry
 _FROM, _BATCH = b"from", b"batch"
@@ -43,13 +42,14 @@ Entry = tuple[bytes, dict[bytes, bytes]]
 
 
 class SharedObservations:
-    """This router's part in the stream. `run()` must be running. `take(request, age_s)` puts them into the table."""
+    """This router's connection to the stream. `run()` must be running. `take(request, age_s)` adds an observation to
+    the table."""
 
     def __init__(self, state: SharedState, window_s: float, take: Callable[[pb.ObserveRequest, float], object]):
         self._state, self._window_s, self._take = state, window_s, take
         self._me = secrets.token_hex(8).encode()
         self._pending, self._unsent = pb.ObserveRequest(), asyncio.Event()
-        self._last = b"0"  # the entry that was read last
+        self._last = b"0"  # id of the last read entry
 
     def publish(self, request: pb.ObserveRequest) -> None:
         """Send a gateway's observations to the other routers."""
@@ -59,8 +59,8 @@ class SharedObservations:
         self._unsent.set()
 
     async def catch_up(self) -> None:
-        """Read what is there and was not read before, back to the beginning of the window. Raises `SharedStateLost`."""
-        await self._state.try_to(self._find_place)
+        """Read all unread entries of the window. Raises `SharedStateLost`."""
+        await self._state.try_to(self._limit_position)
         while entries := await self._state.try_to(self._page):
             self._merge(entries, await self._state.try_to(_now_ms))
 
@@ -89,14 +89,14 @@ class SharedObservations:
 
     async def _receive(self) -> None:
         """Merge new entries, until Redis is down."""
-        await self._state.ask(self._find_place)
+        await self._state.ask(self._limit_position)
         while True:
             entries = await self._state.follow(self._next, _WAIT_S)
             if entries:
                 self._merge(entries, await self._state.ask(_now_ms))
 
     async def _add(self, client: Redis, batch: bytes) -> None:
-        """Add an entry, and drop those that are older than the window."""
+        """Add an entry, and delete those older than the window."""
         oldest = await _now_ms(client) - int(self._window_s * 1000)
         pipeline: Any = client.pipeline(transaction=False)
         pipeline.xadd(KEY, {_FROM: self._me, _BATCH: batch}, maxlen=_MOST_ENTRIES)
@@ -104,9 +104,9 @@ class SharedObservations:
         pipeline.pexpire(KEY, int(self._window_s * 1000) + 1000)
         await pipeline.execute()
 
-    async def _find_place(self, client: Redis) -> None:
-        """Set where to continue reading: within the window, and not after now. Otherwise a new Redis whose clock is
-        behind the old one's would number its entries below that place, and they would never be read."""
+    async def _limit_position(self, client: Redis) -> None:
+        """Move the read position into the window, and not after now: a new Redis whose clock is behind the old one's
+        numbers its entries below the old position, and they would never be read."""
         now_ms = await _now_ms(client)
         place_ms = int(self._last.partition(b"-")[0])
         if not now_ms - int(self._window_s * 1000) <= place_ms <= now_ms:
@@ -130,7 +130,7 @@ class SharedObservations:
         try:
             request = pb.ObserveRequest.FromString(fields[_BATCH])
             self._take(request, age_s)
-        except (KeyError, DecodeError, InvalidInput) as problem:  # of another version, or not a router's
+        except (KeyError, DecodeError, InvalidInput) as problem:  # from another version, or not from a router
             _DROPPED.inc()
             _log.warning("%s: an entry that cannot be read (%s)", KEY, type(problem).__name__)
         else:

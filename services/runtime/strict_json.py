@@ -1,5 +1,5 @@
-"""JSON as RFC 8259 and every other parser have it, where Python's takes more: forwarded JSON must mean the same to
-its next reader, and be something that can be sent at all."""
+"""Strict JSON of RFC 8259, without the extensions of Python's parser: forwarded JSON must have the same meaning for its
+next reader, and must be possible to send."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import math
 import re
 from typing import Any, NoReturn
 
-_SURROGATE = re.compile(r"\\u[dD]")  # to search for it takes a third of the time of `"\\u" in text`
+_SURROGATE = re.compile(r"\\u[dD]")  # this search takes a third of the time of `"\\u" in text`
 _MOST_DIGITS = 400  # the largest float has 309
 
 
 def loads(text: str) -> Any:
-    """Parse `text`. Raises ValueError for what is not JSON, or too deep for Python, for `NaN` and numbers that no float
-    holds or of more than 400 digits, for a name that an object has twice, and for half a surrogate pair, which no UTF-8
-    can carry."""
+    """Parse `text`. Raises ValueError for invalid JSON, for nesting too deep for Python, for `NaN`, for numbers beyond
+    a float or of more than 400 digits, for a name that occurs twice in an object, and for half a surrogate pair, which
+    UTF-8 cannot encode."""
     try:
         parsed = _DECODER.decode(text)
     except RecursionError:
@@ -33,7 +33,7 @@ def _number(text: str) -> float:
 
 
 def _whole(text: str) -> int:
-    if len(text) > _MOST_DIGITS:  # to read n digits, and to write them, takes n² steps
+    if len(text) > _MOST_DIGITS:  # reading and writing n digits takes n² steps
         raise ValueError(f"number out of range: {text[:32]}")
     return int(text)
 

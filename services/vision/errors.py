@@ -20,7 +20,7 @@ class ModelMissing(Missing):
 
 
 class EngineFailed(Unavailable):
-    """The engine could not compute, or what it computed is of no use; another try may work."""
+    """The engine failed, or its result is unusable; a retry may work."""
 
     reason: ClassVar[str] = "ENGINE_FAILED"
 

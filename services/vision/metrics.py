@@ -1,4 +1,4 @@
-"""The service's counts for Prometheus."""
+"""The service's metrics for Prometheus."""
 
 from __future__ import annotations
 

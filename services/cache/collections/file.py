@@ -1,13 +1,11 @@
-"""Where collections are kept: one SQLite file, and in memory an index of the vectors that are in it.
+"""The storage of collections: one SQLite file, and an in-memory index of its vectors.
 
-One connection writes and one reads, each on a thread of its own. SQLite's WAL shows the reader a state that stands
-still while it looks; the index has no such thing, so a change is committed and made known to the index under one lock,
-and a search takes its state of both under the same lock. So it sees a document as it was or as it is, and nothing
-between.
+One connection writes and one reads, each on its own thread. SQLite's WAL gives the reader a consistent snapshot; the
+index has no snapshots. So a change is committed and added to the index under one lock, and a search takes its snapshot
+of both under the same lock: it sees the old or the new version of a document, and no mixture.
 
-Words are indexed by FTS5, in a table for each collection: BM25 counts how rare a word is, and what others have put must
-not show in that.
-Sources: https://www.sqlite.org/wal.html; https://www.sqlite.org/fts5.html
+FTS5 indexes words, with one table for each collection: BM25 counts how rare a word is, and that must not reveal other
+collections' texts. Sources: https://www.sqlite.org/wal.html; https://www.sqlite.org/fts5.html
 """
 
 from __future__ import annotations
@@ -73,12 +71,12 @@ def words_table(collection: int) -> str:
 
 
 def partition(collection: int) -> bytes:
-    """Where the vectors of a collection are."""
+    """The index partition of a collection."""
     return str(collection).encode()
 
 
 def packed(vector: Vector) -> bytes:
-    """A vector as it is on disk."""
+    """A vector in the format of the disk."""
     return vector.astype("<f2").tobytes()
 
 
@@ -88,13 +86,13 @@ def unpacked(stored: bytes) -> Vector:
 
 
 class CollectionFile:
-    """An open file. Without a `path`, one that vanishes when it is closed.
+    """An open file. Without a `path`, a temporary one.
 
-    `writer` and `reader` are for one thread each, `vectors` for the holder of `change`.
+    `writer` and `reader` are each for one thread, `vectors` for the holder of `change`.
     """
 
     def __init__(self, path: str, dimension: int):
-        """Open the file, or create it. Raises `DatabaseRefused`, and leaves the file alone, when it is not usable."""
+        """Open the file, or create it. Raises `DatabaseRefused` if it is not usable, and then does not change it."""
         self.change, self.vectors = Lock(), VectorIndex(dimension)
         self.lasting = bool(path)
         with ExitStack() as stack:
@@ -112,7 +110,7 @@ class CollectionFile:
         _prepare(self.writer)
 
     def load(self, embedded_by: str) -> int:
-        """Have the index hold the vectors that `embedded_by` made. Returns how many there are."""
+        """Load the vectors by `embedded_by` into the index. Returns their number."""
         read = (
             "SELECT s.id, s.embedding FROM documents d JOIN snippets s ON s.document = d.id "
             "WHERE d.collection = ? AND d.embedded_by = ?"
@@ -131,7 +129,7 @@ class CollectionFile:
 
 @contextmanager
 def _owned(path: str) -> Iterator[None]:
-    """A second process on the same file would not see in its index what this one changes, so there must be none."""
+    """Lock the file for this process: the index would not follow another process's changes."""
     with open(f"{path}.lock", "w", opener=open_private) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -148,4 +146,4 @@ def _connected(path: str, stack: ExitStack) -> sqlite3.Connection:
 
 def _prepare(writer: sqlite3.Connection) -> None:
     prepare(writer, _SCHEMA, _APPLICATION_ID, _VERSION)
-    writer.execute("PRAGMA wal_autocheckpoint = 0")  # the writer does it, where no search waits for it
+    writer.execute("PRAGMA wal_autocheckpoint = 0")  # the writer does checkpoints, so that no search waits for one

@@ -1,4 +1,4 @@
-"""Which lookups are verified."""
+"""Samples lookups for verification."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from services.cache.semantic_match.traffic import Traffic
 
 @dataclass(frozen=True, slots=True)
 class VerificationSample:
-    """A candidate to be judged. `answer` is as its entry has it."""
+    """A candidate to judge. `answer` is that of its entry."""
 
     key: str
     score: float
@@ -23,7 +23,7 @@ class VerificationSample:
 
 
 class Verification:
-    """Draws `share` of the lookups that have a candidate. `toss` gives numbers from 0 up to 1."""
+    """Samples `share` of the lookups that have a candidate. `toss` returns random numbers from 0 up to 1."""
 
     def __init__(self, thresholds: Thresholds, share: float = 0.0, toss: Callable[[], float] = random.random):
         self.thresholds, self._toss = thresholds, toss
@@ -31,7 +31,7 @@ class Verification:
 
     @property
     def on(self) -> bool:
-        """Whether anything is drawn, and thresholds follow."""
+        """Whether lookups are sampled, and thresholds adapt."""
         return self._share > 0
 
     def least(self, threshold: float) -> float:
@@ -39,10 +39,10 @@ class Verification:
         return min(threshold, FLOOR) if self.on else threshold
 
     def look_up(self, traffic: Traffic, candidate: bool) -> None:
-        """There was a lookup, with or without a candidate."""
+        """Count a lookup, with or without a candidate."""
         if self.on:
             self.thresholds.look_up(traffic, candidate)
 
     def draws(self) -> bool:
-        """Whether a candidate is drawn: before the decision whether it is given."""
+        """Whether to sample a candidate. This is decided before the decision whether it is a hit."""
         return self._toss() < self._share

@@ -1,7 +1,7 @@
-"""Fields by which a request has a provider do more than answer, and whether its tenant may use them.
+"""Checks permissions for fields with which a provider does more than answer.
 
-`check` looks at the fields that a translated request leaves to its provider, `check_body` at a body that nothing here
-translates. Such a body may have a million values, so its check works in steps, between which the event loop runs.
+`check` reads the fields that a translated request leaves to its provider, `check_body` a body that is forwarded without
+translation. Such a body may have a million values, so its check works in steps, between which the event loop runs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from services.runtime.errors import InvalidInput, shorten
 _NOT_LOOKED_AT = frozenset({"audio", "modalities", "n"})
 _PICTURES = ("image", "image_url", "input_image")
 _KINDS = ("type", "content.type")  # of a part, and of the parts of a message
-_GO_ON = ("conversation", "previous_response_id")  # with what a provider has kept
+_GO_ON = ("conversation", "previous_response_id")  # which continue data that a provider has stored
 _STORE = "store"
 VALUES_A_STEP = 256
 MOST_OBJECTS = 10_000  # of a body, outside of other objects: 0.1 ms each
@@ -29,8 +29,8 @@ MOST_VALUES = 4_096  # of one object, or of a field that a permission names: 50 
 
 
 def check(original: chat_pb2.Original, permitted: Sequence[str], tenant: str) -> None:
-    """Raise `FieldDenied` for a field that needs what the tenant's setting `provider` does not name, or that no setting
-    permits: the first one in the order of the table."""
+    """Raise `FieldDenied` for the first field, in the order of the table, that needs a permission which the tenant's
+    setting `provider` lacks, or that no setting permits."""
     found = ((needed(place, given), place, given) for place, given in sorted(original.untranslated.items()))
     denied = [(each, place, given) for each, place, given in found if each and each.permission not in permitted]
     if denied:
@@ -44,8 +44,8 @@ def check(original: chat_pb2.Original, permitted: Sequence[str], tenant: str) ->
 
 
 def check_body(fields: Mapping[str, Any], permitted: Sequence[str], tenant: str) -> Generator[None, None, None]:
-    """Raise `FieldDenied` as `check` does, for the fields and for every object in them, whatever arrays the
-    object is in. Raises `InvalidInput` for more values than can be checked."""
+    """Raise `FieldDenied` as `check` does, for the fields and for every object in them, at any depth of arrays. Raises
+    `InvalidInput` for more values than can be checked."""
     values = objects = 0
     for name, given in fields.items():
         if given is not None and is_named(name):
@@ -81,7 +81,7 @@ def _check_one(name: str, place: str, given: Any, permitted: Sequence[str], tena
 
 
 def _elements(given: Any) -> Iterator[Any]:
-    """The value, and the elements of the arrays in it, but nothing of what is in an object."""
+    """The value, and the elements of its arrays at any depth, but not the members of objects."""
     waiting = [given]
     while waiting:
         each = waiting.pop()
@@ -91,12 +91,12 @@ def _elements(given: Any) -> Iterator[Any]:
 
 
 class NoneBeside(InvalidInput):
-    """A field that a policy of this request cannot look at. It says nothing of the model."""
+    """A field that a policy of this request cannot examine. The model may support it."""
 
 
 def check_beside(request: pb.GenerateRequest, checks: Checks | None, *, form: bool) -> None:
-    """Raise `NoneBeside` or `InvalidInput` for a field that a policy of the request or its tenant cannot look at.
-    `form`: whether the answer's form is checked."""
+    """Raise `NoneBeside` or `InvalidInput` for a field that a policy of the request or its tenant cannot examine.
+    `form`: whether the answer's form is validated."""
     asked = request.original.untranslated
     beside = {
         "a guard of answers": bool(checks and checks.screens),
@@ -112,7 +112,7 @@ def check_beside(request: pb.GenerateRequest, checks: Checks | None, *, form: bo
 
 
 def refuse_left(original: chat_pb2.Original, stale: Collection[str]) -> None:
-    """Raise `InvalidInput` for a part that would be lost where other words stand for the fields `stale`."""
+    """Raise `InvalidInput` for a part that would be lost because the fields `stale` are replaced."""
     for place, given in original.untranslated.items():
         if place.endswith("]") and re.split(r"[.\[]", place, maxsplit=1)[0] in stale:
             limit = "none where the gateway changes what is around it (guard, compression, system prompt, tools)"
@@ -120,8 +120,8 @@ def refuse_left(original: chat_pb2.Original, stale: Collection[str]) -> None:
 
 
 def _is_unreadable(place: str, given: str) -> bool:
-    """Whether a part of a message, or a message, is or has a file or a recording, which may hold text that nothing here
-    reads. Pictures are let through."""
+    """Whether a message or one of its parts is or contains a file or a recording, whose text the guard cannot read.
+    Pictures are permitted."""
     if not place.endswith("]") or place.startswith("tools["):
         return False
     part = json.loads(given)
@@ -136,8 +136,8 @@ def _is_unreadable(place: str, given: str) -> bool:
 
 
 def settle_store(original: chat_pb2.Original, permitted: Sequence[str], tenant: str) -> None:
-    """Have the provider keep nothing where the tenant's setting `provider` does not name `store` and the request does
-    not say. Raises `FieldDenied` for a request that goes on with what was kept: that could only be another tenant's."""
+    """Set `store` to false if the tenant's setting `provider` lacks `store` and the request does not set it. Raises
+    `FieldDenied` for a request that continues stored data, which could only be another tenant's."""
     if original.api != chat_pb2.API_RESPONSES or _STORE in permitted:
         return
     for field in _GO_ON:

@@ -1,6 +1,6 @@
 """Validates requests before any work is done for them. Every refusal names the field, the limit and the value.
 
-The one place for limits of size and shape: whatever gets in here, no service behind the gateway may refuse for those.
+All limits of size and shape are here: services behind the gateway never refuse a request that passed for such a limit.
 """
 
 from __future__ import annotations
@@ -68,8 +68,7 @@ def validate(request: pb.GenerateRequest, settings: GatewaySettings, media: Medi
 
 
 def validate_conversation(options: pb.ConverseOptions, settings: GatewaySettings, media: Media) -> AudioBackend:
-    """The audio service for a conversation. Raises `InvalidInput` for the first thing about it that cannot be
-    served."""
+    """The audio service for a conversation. Raises `InvalidInput` for the first invalid part of it."""
     read_model(options.request, settings.chat_models)
     check_conversation(options, settings, sees=media.sees(options.request.model))
     if media.audio is None:
@@ -78,8 +77,8 @@ def validate_conversation(options: pb.ConverseOptions, settings: GatewaySettings
 
 
 def check(request: pb.GenerateRequest, settings: GatewaySettings, *, sees: bool = False) -> None:
-    """Raise `InvalidInput` for the first thing about `request` that cannot be served; flatten its parts. `sees`:
-    whether its model takes pictures as they are."""
+    """Raise `InvalidInput` for the first invalid part of `request`; flatten its parts. `sees`: whether its model has
+    vision."""
     written = messages.check(request, settings.max_messages) + tools.check(request, settings.response_format)
     written += len(request.prefix.encode()) + tools.check_mesh(request, settings.tools)
     if request.prefix and (request.HasField("response_format") or request.tools):
@@ -117,9 +116,9 @@ def _check_end_user(names: Sequence[str]) -> None:
 
 
 def check_for_tenant(request: pb.GenerateRequest, tenant: Tenant, settings: GatewaySettings) -> None:
-    """Raise `InvalidInput` for a category that the tenant has not, and for what its policies could not look at, and
-    `FieldDenied` for what it may not ask for. A provider is asked, in place, to store nothing
-    that the tenant may not store."""
+    """Raise `InvalidInput` for a category that the tenant lacks, and for fields that its policies cannot examine;
+    `FieldDenied` for fields that it may not use. Sets the provider's `store` field to false, in place, if the tenant
+    may not store."""
     if request.cache.category and request.cache.category not in tenant.hits.categories:
         known = ", ".join(sorted(tenant.hits.categories)) or "none is set"
         raise InvalidInput("cache.category", f"one of {known}", shorten(request.cache.category))
@@ -162,16 +161,16 @@ def _check_cascade(request: pb.GenerateRequest) -> None:
 
 
 def check_conversation(options: pb.ConverseOptions, settings: GatewaySettings, *, sees: bool = False) -> None:
-    """Raise `InvalidInput` for the first thing about a spoken conversation that cannot be served."""
+    """Raise `InvalidInput` for the first invalid part of a spoken conversation."""
     if not settings.audio_address:
         raise InvalidInput("options", _NO_AUDIO, "one")
     if options.request.HasField("audio"):
         raise InvalidInput("options.request.audio", "nothing: what is spoken is the audio", "a recording")
     if options.request.tools:
         raise InvalidInput("options.request.tools", "none: nothing returns their results", len(options.request.tools))
-    if options.request.HasField("original"):  # nothing here reads it, so it might say anything
+    if options.request.HasField("original"):  # it would not be validated
         raise InvalidInput("options.request.original", "none by gRPC", "one")
-    # Stands in for what will be said.
+    # A placeholder for the speech.
     asked = pb.GenerateRequest()
     asked.CopyFrom(options.request)
     asked.messages.add(role=chat_pb2.ROLE_USER, content="…")

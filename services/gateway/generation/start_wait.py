@@ -1,11 +1,11 @@
-"""The layer for a call that finds no model to ask: it waits for one that is starting, or whose connection is lost.
+"""Lets a call wait for a model that is starting, or whose connection is lost.
 
 This is gRPC's `wait_for_ready` (https://grpc.io/docs/guides/wait-for-ready/), once for all models and replicas of a
-call, and with three bounds that gRPC leaves to the caller: the time of the first text, the bytes of the calls that
-wait, and the pace at which they go on.
+call, and with three limits that gRPC leaves to the caller: the time to the first text, the bytes of waiting calls, and
+the rate at which they continue.
 
-Only a call that has reached no model waits. A call that a model has had, and whose connection was lost, fails at once:
-its caller knows within milliseconds, and decides whether the request may be sent again.
+Only a call that has reached no model waits. A call whose connection was lost after a model received it fails at once:
+its caller knows within milliseconds, and decides whether to send the request again.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from services.runtime.errors import Exhausted, Unavailable
 from services.runtime.policy.fair_slots import FairTurns
 from services.runtime.policy.waiting_bytes import WaitingBytes
 
-_POLL_S = 0.05  # between two calls, where health and the service differ about whether it serves
-_ROOM_POLL_S = 0.01  # between two looks at the limiter; only one call of a model looks
+_POLL_S = 0.05  # between two attempts, if health says SERVING but the service refuses calls
+_ROOM_POLL_S = 0.01  # between two checks of the limiter, by one waiting call for each model
 _KEPT_S, _KEPT_SHARE = 0.05, 0.05  # of the time left, to report that no model has come
 _WAITING_BYTES, _CALL_BYTES = 64 * 1024 * 1024, 64 * 1024  # of the calls that wait: 1,024 with short prompts
 _WAITED_S = 0.001  # shorter waits are not reported
@@ -39,11 +39,11 @@ _SECONDS = Histogram(
 
 
 class StartWait:
-    """Waits where no model of a job may be called now and one is expected to come: for as long as the first text may
-    take. Then the call fails as UNAVAILABLE.
+    """Waits if no model of a job may be called now and one is expected to return: until the time limit of the first
+    text. Then the call fails as UNAVAILABLE.
 
-    It stands outside of the limiter: a call that waits has no slot at a model. When the model is there, calls go on
-    one after the other, tenants in turn, each as soon as the limiter has a slot for it: all at once would be shed.
+    It is outside of the limiter: a waiting call has no slot at a model. When the model is there, calls continue one
+    after the other, tenants in turn, each when the limiter has a slot for it: all at once would be shed.
     """
 
     def __init__(self, fleet: Fleet, inner: Generate[Job]):
@@ -63,7 +63,7 @@ class StartWait:
             await asyncio.sleep(_POLL_S)
 
     def _is_expected(self, job: Job) -> bool:
-        """Whether the job waits: no model of it may be called now, and at least one of them is expected to come."""
+        """Whether the job waits: none of its models may be called now, and at least one is expected to return."""
         if not job.waits_for_model:
             return False
         pools = self._pools(job)
@@ -74,7 +74,7 @@ class StartWait:
         return [self._fleet.pools[model] for model in job.models if model in self._fleet.pools]
 
     async def _wait(self, job: Job) -> None:
-        """Return when a model may be called, or none is expected. Raises `Unavailable` when the time is over."""
+        """Return when a model may be called, or none is expected to return. Raises `Unavailable` at the deadline."""
         began, left_s = job.deadline.clock(), job.deadline.remaining()
         pool = next(pool for pool in self._pools(job) if pool.starting)
         to = "come back" if pool.lost else "start"
@@ -85,13 +85,13 @@ class StartWait:
                 await self._come(job, pool, until)
                 await self._turn(job, until)
             came = True
-        except Exhausted:  # too many others wait
+        except Exhausted:  # too many calls wait
             raise pool.refusal(job.slot_request.tenant) from None
         finally:
             _note(job, pool.model, job.deadline.clock() - began, to if came else f"{to}, in vain")
 
     async def _come(self, job: Job, pool: Pool, until: float) -> None:
-        """Return when a model may be called, or none is expected. `pool` is one that is."""
+        """Return when a model may be called, or none is expected to return. `pool` is one that is."""
         pools, tenant = self._pools(job), job.slot_request.tenant
         with self._fleet.notice.listening() as changed:
             while self._is_expected(job):

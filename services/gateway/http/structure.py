@@ -1,11 +1,11 @@
-"""How many values a JSON text has, counted before Python makes objects of them: 22 MiB of `{}` would become 600 MiB of
-objects, and the event loop would stand still meanwhile.
+"""Counts the values of a JSON text before Python makes objects of them: 22 MiB of `{}` would become 600 MiB of objects,
+and block the event loop meanwhile.
 
-Most texts have fewer commas and brackets than the limits, inside of their strings and outside together: to count those
-takes microseconds, and nothing where a text is shorter than that. Of any other text the strings are taken out, piece by
-piece, and the count ends at the limit. All of it is done by functions of `bytes` and `re`, in time in proportion to the
-text. Of a text that is not JSON a part behind its first mistake may be counted wrongly: the parser stops there. The
-parser also stops at the first level too deep (`fields.py`), and what stands before that has been counted.
+In most texts the commas and brackets, inside and outside of strings, are fewer than the limits: counting those takes
+microseconds, and is not needed if the text is shorter than a limit. In any other text the strings are removed, piece by
+piece, and counting stops at the limit. Only functions of `bytes` and `re` do this, in linear time. After a syntax error
+the count may be wrong; the parser stops there. The parser also stops at the first level too deep (`fields.py`), and
+values before that have been counted.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from services.runtime.errors import InvalidInput
 
 _PIECE = 65_536
 _NO_STRUCTURE = bytes(set(range(256)) - set(b'",[]{}'))
-_NO_VALUES = bytes(set(range(256)) - set(b",[{"))  # deleting these takes a third of the time of counting three
-_INNERMOST = re.compile(rb"[\[{],{0,7}+[\]}]")  # an array or object that holds no other, and few values
+_NO_VALUES = bytes(
+    set(range(256)) - set(b",[{")
+)  # deleting these bytes takes a third of the time of counting three bytes
+_INNERMOST = re.compile(rb"[\[{],{0,7}+[\]}]")  # an array or object without others in it, and with few values
 _TOKEN = re.compile(rb",+|[^,]")
 _OPENS_LIST = re.compile(rb"\s*:\s*\[")
 _LONG_LISTS = (b'"messages"', b'"input"')  # a conversation's arrays, which `max_messages` bounds
-_MOST_LONG_LISTS = 16  # of one name, the first ones
-_DEEPEST = 1_000  # levels; the parser refuses fewer
+_MOST_LONG_LISTS = 16  # of one name: the first ones
+_DEEPEST = 1_000  # levels; the parser refuses even fewer
 
 
 def check(body: bytes, limits: Limits) -> None:
@@ -52,7 +54,8 @@ def _structure(body: bytes, limits: Limits) -> bytes:
 
 
 def _marks(piece: bytes, *, inside: bool, begins_list: bool) -> tuple[bytes, bool]:
-    """The structure in `piece`, and whether a string goes on behind it. `inside`: whether one does before it."""
+    """The structure in `piece`, and whether a string continues after it. `inside`: whether one continues from before
+    it."""
     if b"\\" in piece:
         piece = piece.replace(b"\\\\", b"").replace(b'\\"', b"")
     marks = piece.translate(None, _NO_STRUCTURE)
@@ -64,7 +67,8 @@ def _marks(piece: bytes, *, inside: bool, begins_list: bool) -> tuple[bytes, boo
 
 
 def _pieces(body: bytes, starts: set[int]) -> Iterator[tuple[int, int]]:
-    """Where the pieces of `body` begin and end: at `starts` too, and never between a backslash and what it escapes."""
+    """The beginnings and ends of the pieces of `body`: they also begin at `starts`, and never end between a backslash
+    and the character that it escapes."""
     shift = 0
     for begins, ends in pairwise(sorted({*range(0, len(body), _PIECE), *starts, len(body)})):
         piece = body[begins + shift : ends]
@@ -73,7 +77,8 @@ def _pieces(body: bytes, starts: set[int]) -> Iterator[tuple[int, int]]:
 
 
 def _long_lists(body: bytes) -> Iterator[int]:
-    """Where arrays of a conversation begin. In a string its quotes are escaped, so a name there is none of these."""
+    """The positions where arrays of a conversation begin. Inside a string quotes are escaped, so a name there does not
+    match."""
     for name in _LONG_LISTS:
         at = -1
         for _ in range(_MOST_LONG_LISTS):
@@ -84,8 +89,8 @@ def _long_lists(body: bytes) -> Iterator[int]:
 
 
 def _check_items(structure: bytes, limits: Limits) -> None:
-    """Raise `InvalidInput` for an array or an object with too many values. Most hold few and no other: those are taken
-    out first, and then those that held them."""
+    """Raise `InvalidInput` for an array or an object with too many values. Most contain few values and no other arrays
+    or objects: those are removed first, and then those that contained them."""
     left = [limits.items]  # commas, in each array and object that is open
     for found in _TOKEN.finditer(_INNERMOST.sub(b"", _INNERMOST.sub(b"", structure))):
         token = found[0]

@@ -1,11 +1,12 @@
-"""JSON Schema, within a time. The library's own keywords take as long as a schema makes them.
+"""JSON Schema validation with a time limit. The library's own keywords have none.
 
-What an answer is checked against is a stranger's, so
+A caller chooses the schema, so
 
-- every keyword looks at the clock: what asks for more work than there is time for ends, however little it says;
-- regular expressions run under `regex`, which ends at a time and lets other threads run; Python's own does neither;
-- `uniqueItems` costs as much as there are items, and not the square of that;
-- nothing is fetched, and no schema inside chooses keywords that know of none of this.
+- every keyword checks the clock: a schema that needs too much work is stopped, also a short one;
+- regular expressions run under `regex`, which has a timeout and lets other threads run; Python's `re` has neither;
+- `uniqueItems` takes linear time, not quadratic;
+- no reference is fetched, and a schema inside cannot choose other keywords (`$schema`), which would not check the
+  clock.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from services.runtime.errors import shorten
 
 _Keyword = Callable[[Any, Any, Any, Any], Any]
 _QUADRATIC = ("unevaluatedItems", "unevaluatedProperties")
-_LEAST_S = 0.001  # for one expression
+_LEAST_S = 0.001  # the least time of an expression
 _WHY_CHARACTERS = 300
 _ends: ContextVar[float] = ContextVar("ends")  # on this thread's processor clock
 
 
 def mismatch(schema: dict[str, Any], given: Any, most_s: float) -> Mismatch | None:
-    """The first thing about `given` that `schema` does not allow. Raises `Unchecked`, after about `most_s` seconds of
-    this thread's processor time at the latest."""
+    """The first mismatch of `given` with `schema`. Raises `Unchecked` after about `most_s` seconds of this thread's
+    processor time."""
     _ends.set(time.thread_time() + most_s)
     dialect = validators.validator_for(schema, default=Draft202012Validator)
     validator = _timed(dialect)(_without_dialect(schema), registry=Registry())
@@ -42,7 +43,7 @@ def mismatch(schema: dict[str, Any], given: Any, most_s: float) -> Mismatch | No
         raise
     except RecursionError:
         raise Unchecked("the schema refers to itself without end, or the answer is nested too deeply") from None
-    except Exception as problem:  # an invalid schema, a reference to nowhere: the exceptions are not documented
+    except Exception as problem:  # an invalid schema, an unresolvable reference: the exceptions are not documented
         raise Unchecked(f"the schema cannot be followed ({type(problem).__name__})") from None
     if error is None:
         return None
@@ -51,7 +52,7 @@ def mismatch(schema: dict[str, Any], given: Any, most_s: float) -> Mismatch | No
 
 
 def expression(pattern: str) -> Any:
-    """A regular expression, as `regex` has it. Raises `Unchecked` for what is none there."""
+    """A compiled expression of `regex`. Raises `Unchecked` for an invalid one."""
     try:
         return regex.compile(pattern)
     except (regex.error, RecursionError, OverflowError, MemoryError):
@@ -60,7 +61,7 @@ def expression(pattern: str) -> Any:
 
 @lru_cache(maxsize=8)
 def _timed(dialect: Any) -> Any:
-    """The keywords of a dialect, each with a look at the clock."""
+    """The keywords of a dialect, each with a check of the clock."""
     own = {**dialect.VALIDATORS, **{name: each for name, each in _OWN.items() if name in dialect.VALIDATORS}}
     extend: Any = validators.extend
     return extend(dialect, {name: _watched(each) for name, each in own.items()})
@@ -121,7 +122,7 @@ def _unique_items(validator: Any, wanted: Any, instance: Any, schema: Any) -> It
 
 
 def _identity(value: Any) -> Any:
-    """The same for equal values of JSON: 1 is 1.0, and neither is true."""
+    """A key that is the same for equal JSON values: 1 equals 1.0, and neither equals true."""
     if isinstance(value, bool):
         return "boolean", value
     if isinstance(value, list):
@@ -145,8 +146,8 @@ _OWN: Mapping[str, _Keyword] = {
 
 
 def _without_dialect(schema: dict[str, Any]) -> dict[str, Any]:
-    """A schema that names no dialect any more. One inside, wherever a reference may lead, would be followed by that
-    dialect's own keywords, which know of no clock."""
+    """The schema without `$schema`. A `$schema` inside it, which a reference may reach, would select that dialect's own
+    keywords, which do not check the clock."""
     own = {name: value for name, value in schema.items() if name != "$schema"}
     nodes: list[Any] = list(own.values())
     while nodes:

@@ -17,7 +17,7 @@ from services.runtime.limits import MESH_TOOL_NAME
 _log = logging.getLogger(__name__)
 _NOT_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
-_MOST_TOLD = 3  # tools that are left out, by name
+_MOST_NAMED = 3  # tools that are left out, by name
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +78,9 @@ class Checker:
                 left_out.append(f"{tool.name!r} (listed twice)")
             else:
                 tools[tool.name] = tool
-        problems = [f"left out: {', '.join(left_out[:_MOST_TOLD])}"] if left_out else []
-        if len(left_out) > _MOST_TOLD:
-            problems[0] += f" and {len(left_out) - _MOST_TOLD} more"
+        problems = [f"left out: {', '.join(left_out[:_MOST_NAMED])}"] if left_out else []
+        if len(left_out) > _MOST_NAMED:
+            problems[0] += f" and {len(left_out) - _MOST_NAMED} more"
         if all_in_all > self._limits.max_tools:
             problems.append(f"at most {self._limits.max_tools} tools, got {all_in_all}")
         return Listing(tools, "; ".join(problems))

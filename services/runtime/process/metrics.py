@@ -1,4 +1,4 @@
-"""Prometheus metrics of a process and its probes, by HTTP in threads of their own: a scrape needs no event loop."""
+"""Prometheus metrics of a process and its probes, over HTTP on threads of their own: a scrape needs no event loop."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 _log = logging.getLogger(__name__)
-_STOPS_S = 0.1  # how soon the server sees that it is to stop
+_STOPS_S = 0.1  # interval at which the server checks whether to stop
 
 
 class _Handler(WSGIRequestHandler):
     timeout = 10  # seconds that a connection may be silent: each has a thread
 
     def log_message(self, format: str, *args: object) -> None:
-        """Scrapes are not worth a line."""
+        """Log no scrapes."""
 
 
 def serve(address: str, pages: ProbePages) -> Callable[[], None]:
-    """Serve the metrics and the `pages` of probes at `host:port`, until what is returned is called.
+    """Serve the metrics and the `pages` of probes at `host:port`, until the returned function is called.
 
     Ends the process with 1 when it cannot listen at the port.
     """
@@ -57,7 +57,7 @@ def serve(address: str, pages: ProbePages) -> Callable[[], None]:
 def app(pages: ProbePages, *, loopback: bool) -> WSGIApplication:
     """The metrics and the `pages` of probes.
 
-    On loopback they are not for a page whose own name has been pointed at this machine since it was loaded.
+    On loopback they refuse a page whose own name has been resolved to this machine since it was loaded (DNS rebinding).
     """
     metrics: WSGIApplication = pages.before(make_wsgi_app())
 

@@ -17,7 +17,7 @@ LOGGER = "grpc._cython.cygrpc"  # also reports at ERROR where the failure is tha
 
 
 async def write(context: Any, message: Any) -> None:
-    """Write to a `grpc.aio.ServicerContext`. Raises `CancelledError` where the caller is gone."""
+    """Write to a `grpc.aio.ServicerContext`. Raises `CancelledError` if the caller has left."""
     try:
         await context.write(message)
     except grpc.aio.InternalError:

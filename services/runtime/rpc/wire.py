@@ -1,10 +1,10 @@
-"""How many elements a message has, counted on the wire before protobuf makes objects of them: 4 MiB of empty messages,
-two bytes each, would become 160 MiB.
+"""Counts the elements of a message on the wire before protobuf makes objects of them: 4 MiB of empty messages, two
+bytes each, would become 160 MiB.
 
-A message of n bytes has n/2 fields at most, so most messages are not looked at. Of any other one each field is stepped
-over, or into where it is a message, until one limit is reached: from the 4,096th on beside the event loop, because
-200,000 take 0.1 s. protobuf parses 100,000 messages in 5 ms, so that stays on the loop.
-Source: the wire format, https://protobuf.dev/programming-guides/encoding/
+A message of n bytes has at most n/2 fields, so most messages need no count. In any other message each field is skipped,
+or entered if it is a message, until a limit is reached: from the 4,096th field on outside of the event loop, because
+200,000 fields take 0.1 s. protobuf parses 100,000 messages in 5 ms, so parsing stays on the loop. Source: the wire
+format, https://protobuf.dev/programming-guides/encoding/
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _LEAST_BYTES = 2  # of a field
 _STRIDE = 4_096  # fields, which take some 2 ms
 _SIZE = 2  # of a byte, as for `aside`
 _DEPTH = 16  # no message of ours nests deeper
-_VARINT, _FIXED64, _SIZED, _FIXED32 = 0, 1, 2, 5  # the kinds of fields on the wire; groups are of no use any more
-_CONTINUED = bytes(range(128, 256))  # of a number, all bytes but its last
+_VARINT, _FIXED64, _SIZED, _FIXED32 = 0, 1, 2, 5  # the kinds of fields on the wire; groups are obsolete
+_CONTINUED = bytes(range(128, 256))  # all bytes of a number but its last
 _KINDS = {
     FieldDescriptor.TYPE_STRING: _SIZED,
     FieldDescriptor.TYPE_BYTES: _SIZED,
@@ -43,8 +43,8 @@ Most = Callable[[FieldDescriptor], int]  # elements of a repeated field
 
 
 class _Field(NamedTuple):
-    """`most`: how often it may come. `inside`: the fields of the message that it is. `packed`: the kind of number in a
-    list of numbers. `numbered`: whether it is one of several."""
+    """A field of a type of messages. `most`: how often it may occur. `inside`: the fields of its message type.
+    `packed`: the kind of number in a packed list. `numbered`: whether it is repeated."""
 
     name: str
     most: int
@@ -58,7 +58,7 @@ _Fields = dict[int, _Field]  # by number and kind, as on the wire
 
 @dataclass(slots=True)
 class _Level:
-    """A message that is stepped through, to `end`."""
+    """A message that is being read, up to `end`."""
 
     fields: _Fields
     end: int
@@ -67,8 +67,8 @@ class _Level:
 
 
 class Counted:
-    """A type of messages. `most` is asked for each repeated field; `items` is how often any other field may come, and
-    `values` how many fields there may be altogether."""
+    """The limits of a type of messages. `most` returns the limit of a repeated field; `items` limits how often any
+    other field may occur, `values` all fields together."""
 
     def __init__(self, descriptor: Any, most: Most, items: int, values: int):
         self._name, self._items, self._values = descriptor.full_name, items, values
@@ -76,15 +76,15 @@ class Counted:
         self._few_bytes = _LEAST_BYTES * min(items, values)
 
     async def check(self, raw: bytes, tenant: str = "") -> None:
-        """Raise `InvalidInput` for a message with more of anything than there may be, and for what is no message.
-        `tenant`: whose it is."""
+        """Raise `InvalidInput` for a message that exceeds a limit, and for bytes that are no message. `tenant`: of the
+        caller."""
         if len(raw) > self._few_bytes:
             strides = self._strides(raw)
             for _ in islice(strides, 1):
                 await aside(tenant, _SIZE * len(raw), partial(deque, strides, 0))
 
     def _strides(self, raw: bytes) -> Iterator[None]:
-        """Step through `raw`."""
+        """Check `raw`, with a yield after each `_STRIDE` fields."""
         level, above, at, left = _Level(self._fields, len(raw)), list[_Level](), 0, self._values
         unknown = _Field("", self._items)
         try:
@@ -112,7 +112,7 @@ class Counted:
                 if not above:
                     return
                 level = above.pop()
-        except IndexError:  # something ends where it should not
+        except IndexError:  # a truncated field
             raise InvalidInput(self._name, "a well-formed message", f"{len(raw)} bytes") from None
 
     def _refusal(self, levels: list[_Level], tag: int, name: str, most: int, left: int) -> InvalidInput:
@@ -125,7 +125,8 @@ class Counted:
 
 
 def _fields(descriptor: Any, most: Most, items: int, known: dict[str, _Fields]) -> _Fields:
-    """The fields of a type of messages. `known`: those of others; a type may be in itself."""
+    """The fields of a type of messages. `known`: those of types that were read before, because a type may contain
+    itself."""
     if descriptor.full_name in known:
         return known[descriptor.full_name]
     fields = known[descriptor.full_name] = {}

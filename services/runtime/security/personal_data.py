@@ -1,7 +1,7 @@
-"""Rules for personal data: addresses of mail, telephone numbers, cards, bank accounts, national identity numbers.
+"""Rules for personal data: mail addresses, telephone numbers, cards, bank accounts, national identity numbers.
 
-Where a kind of number has check digits, they decide: a number of an order is no card. Sources: ISO/IEC 7812 (cards),
-ISO 13616 (IBAN), ITU-T E.164 (telephone), and of identity numbers what their countries publish.
+Check digits decide for numbers that have them, so an order number is not a card. Sources: ISO/IEC 7812 (cards), ISO
+13616 (IBAN), ITU-T E.164 (telephone), and the countries' publications of their identity numbers.
 """
 
 from __future__ import annotations
@@ -47,25 +47,25 @@ def _is_telephone(found: re.Match[str]) -> bool:
 
 
 def _is_named(found: re.Match[str]) -> bool:
-    """Whether the words before it announce one."""
+    """Whether the words before it introduce a telephone number."""
     return bool(_SAID_BEFORE.search(found.string, max(0, found.start() - 40), found.start())) and _is_telephone(found)
 
 
 def _is_dni(found: re.Match[str]) -> bool:
-    """Spain's, of citizens and of foreigners."""
+    """Spain's identity number of citizens and of foreigners."""
     signs = found["it"].replace("-", "").upper()
     number = signs[:-1].translate(str.maketrans("XYZ", "012"))
     return _DNI_LETTERS[int(number) % 23] == signs[-1]
 
 
 def _is_nir(found: re.Match[str]) -> bool:
-    """France's."""
+    """France's identity number."""
     signs = found["it"].replace(" ", "").upper().replace("2A", "19").replace("2B", "18")
     return 97 - int(signs[:13]) % 97 == int(signs[13:])
 
 
 def _is_cpf(found: re.Match[str]) -> bool:
-    """Brazil's."""
+    """Brazil's identity number."""
     digits = _digits(found["it"])
     for length in (9, 10):
         total = sum(digit * (length + 1 - at) for at, digit in enumerate(digits[:length]))
@@ -75,7 +75,7 @@ def _is_cpf(found: re.Match[str]) -> bool:
 
 
 def _is_steuer_id(found: re.Match[str]) -> bool:
-    """Germany's: ISO 7064, MOD 11,10."""
+    """Germany's tax number: ISO 7064, MOD 11,10."""
     *number, last = _digits(found["it"])
     product = 10
     for digit in number:
@@ -84,14 +84,14 @@ def _is_steuer_id(found: re.Match[str]) -> bool:
 
 
 def _is_resident_id(found: re.Match[str]) -> bool:
-    """China's: GB 11643."""
+    """China's identity number: GB 11643."""
     signs = found["it"].upper()
     total = sum(int(sign) * weight for sign, weight in zip(signs, _CN_WEIGHTS, strict=False))
     return "10X98765432"[total % 11] == signs[-1]
 
 
 def _is_ean(found: re.Match[str]) -> bool:
-    """Switzerland's ends as an EAN does."""
+    """Switzerland's identity number, whose check digit is that of an EAN."""
     digits = _digits(found["it"])
     return sum(digit * (3 if at % 2 else 1) for at, digit in enumerate(digits)) % 10 == 0
 
@@ -100,10 +100,10 @@ def _personal(name: str, label: str, pattern: str, accept: Accept | None = None,
     return Rule(name, "personal", label, re.compile(pattern, re.VERBOSE), hints, accept)
 
 
-# Rules that begin with a digit look for the digit, which `re` does fast; then for the text before it.
+# Rules that begin with a digit search for the digit, which `re` does fast, and then check the text before it.
 _DIGIT = r"[0-9](?<![\w.+,-][0-9])"
 _NOT_BEFORE, _NOT_BEHIND = r"(?<![\w.+-])", r"(?![\w-]|\.\w)"
-_NEXT = r"(?:[ ]?\(|\)[ .-]?|[ .\-/])?"  # between digits of a telephone number: never a point and a blank
+_NEXT = r"(?:[ ]?\(|\)[ .-]?|[ .\-/])?"  # between digits of a telephone number: never a point with a blank
 _SAID_BEFORE = re.compile(
     r"(?:phone|mobile?|cell|fax|call|dial|whatsapp|t[eé]l[eé]fono?|telefoon|handy|tel|m[oó]vil|ring|電話番号?|电话|手机号?|телефон)"
     r"(?: (?:number|me|us|is|at|on|nr|no|ist|es|est)){0,3}[.:：]? {0,2}$",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-MAX_PARTS = 16_384  # boxes or segments of a file; real ones have some hundred
+MAX_PARTS = 16_384  # boxes or segments of a file; real files have some hundred
 
 
 class Unfit(Exception):
-    """A file that is not decoded. `why` is one of `format`, `bytes`, `pixels`, `structure`, `data`; `limit` says what
-    is allowed and `got` what came."""
+    """A file is refused. `why` is one of `format`, `bytes`, `pixels`, `structure`, `data`; `limit` is what is allowed,
+    `got` the actual value."""
 
     def __init__(self, why: str, limit: str, got: str):
         super().__init__(f"{limit}, got {got}")

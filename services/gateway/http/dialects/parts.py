@@ -1,4 +1,4 @@
-"""What messages are made of: text, pictures and recordings, in the words of OpenAI's chat."""
+"""Reads the content of messages: text, pictures and recordings, in the format of OpenAI's chat completions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CONTENT = "a string, or an array of parts"
 
 
 def put_content(message: chat_pb2.Message, given: Fields) -> None:
-    """A message's content: a text, or parts. Text alone stays text, whatever it came as."""
+    """Read a message's content: a text, or parts. Parts that are only text become a text."""
     content = given.raw("content")
     if content is None:
         return
@@ -33,9 +33,9 @@ def put_content(message: chat_pb2.Message, given: Fields) -> None:
 
 
 def settle_blank(request: pb.GenerateRequest, given: Fields) -> None:
-    """Settle the last message, which was read from `given`, if it says nothing. OpenAI's API allows that, the contract
-    does not: an assistant's turn is left out of it, and a user's is left for a provider. Raises `InvalidInput` for a
-    user's turn without `content`."""
+    """Handle a last message without text, which was read from `given`. OpenAI's API allows it, the contract does not:
+    an assistant's turn is removed, and a user's turn is left for a provider. Raises `InvalidInput` for a user's turn
+    without `content`."""
     message = request.messages[-1]
     text = message.content
     if message.parts or message.tool_calls or (text and not text.isspace()):
@@ -67,8 +67,8 @@ def read_part(part: Fields, *, media: bool = True) -> chat_pb2.Part:
 
 
 def left(part: Fields, kind: str) -> str:
-    """The placeholder of a part that is left for a provider of the same API, where parts are counted and compared. No
-    model reads it: one behind another API refuses the part by its place."""
+    """The placeholder of a part that is left for a provider of the same API, so that parts can be counted and compared.
+    No model reads it: a model behind another API refuses the part by its path."""
     part.leave()
     return f"[{kind[:64]}]"
 
@@ -82,14 +82,15 @@ def _is_elsewhere(part: Fields) -> bool:
 
 
 def _picture(part: Fields) -> bytes:
-    """The URL is an object's in chat completions, and stands alone in Responses."""
+    """The picture of a part: the URL is in an object in chat completions, and a text in Responses."""
     if isinstance(part.raw("image_url"), dict) and (given := part.object("image_url")):
         return from_data_url(given.at("url"), given.needed("url"))
     return from_data_url(part.at("image_url"), part.needed("image_url"))
 
 
 def from_data_url(path: str, url: str) -> bytes:
-    """The bytes in a `data:` URL. Nothing is fetched: a caller would choose the addresses that this gateway calls."""
+    """The bytes in a `data:` URL. Other URLs are not fetched, because callers must not choose addresses that this
+    gateway calls."""
     scheme, _, rest = url.partition(":")
     if scheme.lower() != "data":
         raise InvalidInput(path, "a data: URL; others are not fetched", f"{scheme[:16]}:")

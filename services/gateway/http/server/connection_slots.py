@@ -1,7 +1,7 @@
-"""Slots for connections; an idle connection can lose its slot to a new one.
+"""Slots for connections. An idle connection can lose its slot to a new one.
 
-When all slots are taken, a new connection gets the slot of the one that has been idle longest; connections on which a
-tenant has authenticated are the last to go. So connections that send nothing keep no client out.
+When all slots are taken, the connection that has been idle longest loses its slot to a new one; connections on which a
+tenant has authenticated come last. So idle connections keep no client out.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Protocol
 
 
 class Tracked(Protocol):
-    """One of the connections. `address`: of its client; `proven`: whether a request on it had a tenant's credential."""
+    """A connection. `address`: of its client; `proven`: whether a request on it had a tenant's credential."""
 
     address: str
     proven: bool
@@ -50,12 +50,12 @@ class ConnectionSlots:
             del self._taken[gone.address]
 
     def idle(self, connection: Tracked) -> None:
-        """It has no request under way."""
+        """Record that the connection has no request."""
         if connection in self._inside:
             self._idle[connection.proven][connection] = None
 
     def busy(self, connection: Tracked) -> None:
-        """It has one."""
+        """Record that the connection has a request."""
         for idle in self._idle.values():
             idle.pop(connection, None)
 

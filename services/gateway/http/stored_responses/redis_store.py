@@ -145,7 +145,7 @@ def seal(response_id: str, name: str, data: bytes) -> bytes:
 
 
 def unseal(response_id: str, name: str, sealed: bytes) -> bytes | None:
-    """The data; None where it is not as it was sealed."""
+    """The decrypted data; None if its authentication tag does not match."""
     from cryptography.exceptions import InvalidTag
 
     try:
