@@ -12,7 +12,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         extra = "proxy" if sys.argv[1:2] == ["up"] else "cli"
         raise SystemExit(
-            f"hedgerow: there is no {error.name} here; install it with: pip install 'hedgerow[{extra}]'"
+            f"hedgerow: {error.name} is not installed; install it with: pip install 'hedgerow[{extra}]'"
         ) from None
 
     try:

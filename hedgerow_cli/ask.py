@@ -1,4 +1,4 @@
-"""`hedgerow ask`: one question, and where the time went."""
+"""`hedgerow ask`: one question, and the time of each stage."""
 
 from __future__ import annotations
 
@@ -40,28 +40,29 @@ def ask(
     system: options.System = None,
     form: input_options.FormOptions,
     tools: input_options.ToolOptions,
-    waterfall: Annotated[bool, typer.Option(help="Show where the time went.")] = True,
+    waterfall: Annotated[bool, typer.Option(help="Show the time of each stage.")] = True,
     reach: Reach,
 ) -> None:
-    """Ask one question, and see where the time went.
+    """Ask one question, and show the time of each stage.
 
-    The answer comes as it is written. Below it, one bar for each stage: bright is the time it took, dim what was left
-    of its slice of the budget. Then comes what was heard and seen, and what the gateway's policies did, if anything.
-    Exits with 1 when the answer is cut off by a failure; a spent budget is no failure.
+    The answer is printed as it arrives. Below it is a bar for each stage: the bright part is its time, the dim part the
+    rest of its slice of the budget. Then come the transcript, the image labels, and the decisions of the gateway's
+    policies, if there are any. Exits with 1 if a failure cut the answer off; the end of the budget is no failure.
 
     With --json-schema, the answer is JSON that matches, or an error, and with --choice one of the texts; with --repair
-    the model is asked once more where it is not. With --grammar, the engine writes nothing else. An answer that is
-    replaced, by --repair or --cascade-at-once, is followed by its replacement; a file gets the last text alone.
+    the model is asked once more if the answer does not match. With --grammar, the engine follows the grammar. If
+    --repair or --cascade-at-once replaces an answer, the replacement is printed after it; a file gets only the last
+    text.
 
-    With --tool FILE, the model may call what you offer: the calls are shown below the answer, and are in the object of
+    With --tool FILE, the model may call your own tool: the calls are printed below the answer, and are in the object of
     --json.
 
-    With --tool NAME and --collection, tools of the mesh are called at once, and what they say stands before the
-    question; a late one comes after the answer. With --agent or --mcp the model is offered them, and calls what it sees
-    fit. `hedgerow tools` lists what there is.
+    With --tool NAME and --collection, mesh tools are called at once, and their results stand before the question; a
+    late result comes after the answer. With --agent or --mcp the model is offered the tools, and decides which to call.
+    `hedgerow tools` lists them.
 
     With --image, pictures belong to the question. With --audio, a recording is the question, or comes before it; with
-    --stream it is played at its own speed: words show while they are spoken, dim until they are sure.
+    --stream it is played at its own speed: words appear while they are spoken, dim until they are confirmed.
 
     \b
     Examples:

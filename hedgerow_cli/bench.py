@@ -17,18 +17,16 @@ _ROOT = Path(__file__).parents[1]
 
 
 def bench(
-    name: Annotated[str, typer.Argument(help="Which one. Without it, the names are listed.")] = "",
+    name: Annotated[str, typer.Argument(help="The bench. Without it, the names are listed.")] = "",
     as_json: options.AsJson = False,
-    entries: Annotated[int | None, typer.Option(min=1_000, metavar="N", help="For `cache`: how many it holds.")] = None,
+    entries: Annotated[int | None, typer.Option(min=1_000, metavar="N", help="For `cache`: number of entries.")] = None,
     pairs: Annotated[
         Path | None,
         typer.Option(exists=True, dir_okay=False, metavar="FILE", help="For `cache`: labelled pairs, .jsonl.gz."),
     ] = None,
     verdicts: Annotated[
         int | None,
-        typer.Option(
-            min=1, metavar="N", help="For `cache` with --pairs: measure what it has learnt of so many verdicts."
-        ),
+        typer.Option(min=1, metavar="N", help="For `cache` with --pairs: number of verdicts before the measurement."),
     ] = None,
 ) -> None:
     """Measure something, and print the figures. Progress goes to stderr.

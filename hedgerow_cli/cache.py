@@ -1,4 +1,4 @@
-"""`hedgerow cache`: look at the answers that are kept, forget them, or have them ready."""
+"""`hedgerow cache`: inspect, delete and prepare stored answers."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class CacheServices:
 
 @cache.callback()
 def _cache() -> None:
-    """Look at the answers that are kept, forget them, or have them ready."""
+    """Inspect, delete and prepare stored answers."""
 
 
 @cache.command()
@@ -62,10 +62,10 @@ def stats(
     services: CacheServices,
     as_json: options.AsJson = False,
 ) -> None:
-    """Show what each cache service holds, and how its lookups have ended since it started.
+    """Show the size of each cache service, and the results of its lookups since its start.
 
-    Where it has hits verified, also which share of all lookups were wrong hits, within what, with 95% each, and the
-    thresholds that came of it: the tenant's, and those of the categories of its questions.
+    With verification of hits, also the share of wrong hits in all lookups with its 95% bounds, and the resulting
+    thresholds: the tenant's, and those of its categories of questions.
 
     \b
     Examples:
@@ -94,15 +94,15 @@ def stats(
 def clear(
     tenant: Annotated[str, typer.Option(metavar="NAME", help="The tenant whose answers are removed.")] = LOCAL,
     key: Annotated[
-        str | None, typer.Option(metavar="KEY", help="One answer alone, by the key that the report of a hit has.")
+        str | None, typer.Option(metavar="KEY", help="Only the answer with this key, from the report of a hit.")
     ] = None,
     *,
     services: CacheServices,
     as_json: options.AsJson = False,
 ) -> None:
-    """Forget all answers of a tenant, or one.
+    """Delete all answers of a tenant, or one.
 
-    Gateways forget their copies at once. Where callers have no keys, all are the tenant "local".
+    Gateways delete their copies at once. Without keys, all callers are the tenant "local".
 
     \b
     Examples:
@@ -131,13 +131,13 @@ def clear(
 @cache.command()
 @with_options(reach=to_gateway)
 def warm(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Questions, one a line.")],
-    at_once: Annotated[int, typer.Option(metavar="N", min=1, max=64, help="How many are asked at once.")] = 4,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of questions, one on each line.")],
+    at_once: Annotated[int, typer.Option(metavar="N", min=1, max=64, help="Number of concurrent requests.")] = 4,
     as_json: options.AsJson = False,
     *,
     reach: Reach,
 ) -> None:
-    """Ask the questions of a file, so that their answers are stored before a caller waits for them.
+    """Ask the questions in a file, so that their answers are stored before callers need them.
 
     Answers belong to the tenant that asks: with keys, use that tenant's. Questions that bypass the cache, for example
     about today, are not stored. Exits with 1 when one could not be answered.
@@ -171,7 +171,7 @@ def warm(
 @cache.command()
 @with_options(reach=to_gateway)
 def wrong(
-    key: Annotated[str, typer.Argument(metavar="KEY", help="The key that the report of a hit has.")],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="The key, from the report of a hit.")],
     question: Annotated[
         str | None,
         typer.Option(

@@ -1,4 +1,4 @@
-"""`hedgerow certs`: certificates for a mesh of one's own."""
+"""`hedgerow certs`: certificates for the services of a mesh."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 def certs(
-    folder: Annotated[Path, typer.Option("--dir", metavar="DIR", help="Where the CA and the certificates are kept.")],
-    days: Annotated[float, typer.Option(metavar="N", help="How long certificates hold.")] = 30,
+    folder: Annotated[Path, typer.Option("--dir", metavar="DIR", help="Folder of the CA and the certificates.")],
+    days: Annotated[float, typer.Option(metavar="N", help="Validity of the certificates, in days.")] = 30,
     identity: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Only for this one: gateway, cache, …; may be given several times."),
+        typer.Option(metavar="NAME", help="Only this identity: gateway, cache, …; may be given several times."),
     ] = None,
     dns: Annotated[
         list[str] | None,
@@ -28,30 +28,29 @@ def certs(
         list[str] | None,
         typer.Option(metavar="ADDRESS", help="One more IP address in the edge's certificate; likewise."),
     ] = None,
-    renew: Annotated[
-        bool, typer.Option("--renew", help="Only with the CA that is there; without one, fail instead of making it.")
-    ] = False,
+    renew: Annotated[bool, typer.Option("--renew", help="Renew under the existing CA; fail if there is none.")] = False,
     redis: Annotated[
         str,
         typer.Option(
             metavar="URL",
-            help="Also a password for the Redis at this URL, and a key that encrypts what the cache keeps.",
+            help="Also a password for the Redis at this URL, and a key that encrypts the cache's entries.",
         ),
     ] = "",
     as_json: options.AsJson = False,
 ) -> None:
     """Make the certificates with which the services of a mesh authenticate each other.
 
-    For development and tests: the CA's key lies beside the certificates, for its owner's eyes. For production take
-    cert-manager or SPIRE; a service needs the same files. DIR gets ca.crt and ca.key, and for each identity a folder
-    with the tls.crt, tls.key and ca.crt that HEDGEROW_<SERVICE>_TLS_DIR wants. "edge" is the way in from outside,
-    "operator" is you: give its folder as --tls-dir to status, ask and the others.
+    For development and tests: the CA's key is stored beside the certificates, readable for its owner only. For
+    production use cert-manager or SPIRE; a service needs the same files. DIR gets ca.crt and ca.key, and for each
+    identity a folder with tls.crt, tls.key and ca.crt, for HEDGEROW_<SERVICE>_TLS_DIR. "edge" is the entry for callers
+    from outside, "operator" is you: pass its folder as --tls-dir to status, ask and other commands.
 
-    Again with the same DIR, all certificates are renewed under the same CA; running services take them up without
-    a restart. A CA that this command has not made is never touched.
+    With the same DIR again, all certificates are renewed under the same CA; running services load them without a
+    restart. A CA from elsewhere is never changed.
 
-    With --redis, DIR keeps a password and a key, made once: redis.password and cache.key. redis/redis.conf has the
-    password for redis-server; redis.yaml in the folders of cache, router and gateway is for HEDGEROW_<SERVICE>_CONFIG.
+    With --redis, DIR also gets a password and a key, which later runs keep: redis.password and cache.key.
+    redis/redis.conf has the password for redis-server; redis.yaml in the folders of cache, router and gateway is for
+    HEDGEROW_<SERVICE>_CONFIG.
 
     \b
     Examples:

@@ -18,7 +18,7 @@ from hedgerow_cli.request_flags import request_flags
 if TYPE_CHECKING:
     from hedgerow import Client, Options
 
-_HELP = "/reset forgets what was said · /quit or Ctrl-D leaves · Ctrl-C stops an answer"
+_HELP = "/reset begins a new conversation · /quit or Ctrl-D leaves · Ctrl-C stops an answer"
 
 
 @with_options(chosen=request_flags("tier", "budget_ms"), reach=to_gateway)
@@ -30,9 +30,9 @@ def chat(
     temperature: Annotated[float | None, typer.Option(metavar="T", help="0 is greedy, up to 2.")] = None,
     reach: Reach,
 ) -> None:
-    """Talk to a model; it remembers what was said.
+    """Hold a conversation with a model.
 
-    /reset forgets the conversation, /quit or Ctrl-D leaves, Ctrl-C stops the answer that is being written.
+    /reset begins a new conversation, /quit or Ctrl-D leaves, Ctrl-C stops the present answer.
 
     \b
     Example:

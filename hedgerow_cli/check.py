@@ -1,4 +1,4 @@
-"""`hedgerow check`: whether a mesh file can be used."""
+"""`hedgerow check`: checks a mesh file."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def check(
     ] = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Check a mesh file as a whole, and start nothing.
+    """Check a mesh file completely, without starting anything.
 
     All problems are listed, with line and column: unknown keys, values beyond their limits, variables that are not set,
-    missing folders, and settings that a service's own code refuses. Exits with 2 when there is any, and with 1 when
-    packages that the file needs are not installed here or the check itself failed. Otherwise it says what "hedgerow up"
-    would start, and which models of the catalogue it would pull; nothing is pulled. API keys that have expired are
-    named; a file with them can be used.
+    missing folders, and settings that a service refuses. Exits with 2 if there is a problem, and with 1 if packages
+    that the file needs are not installed or the check itself failed. Otherwise prints what "hedgerow up" would start,
+    and the models of the catalogue that it would pull; nothing is pulled. Expired API keys are listed; a file with them
+    is valid.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`hedgerow classify`: what pictures show."""
+"""`hedgerow classify`: labels of pictures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AT_ONCE = 8  # files that are asked about side by side; the service computes the
 @with_options(reach=to_vision)
 def classify(
     files: Annotated[list[Path], typer.Argument(help="Pictures: PNG, JPEG, WebP, GIF or AVIF.", metavar="FILE")],
-    top: Annotated[int | None, typer.Option(metavar="K", help="How many labels for each, best first.")] = None,
+    top: Annotated[int | None, typer.Option(metavar="K", help="Number of labels for each picture, best first.")] = None,
     model: Annotated[
         str | None, typer.Option(metavar="NAME", help="One model by name. Without it, the service's default.")
     ] = None,
@@ -30,7 +30,7 @@ def classify(
     *,
     reach: Reach,
 ) -> None:
-    """Say what pictures show.
+    """Classify pictures.
 
     One line for each file: its name, then its labels, each with the index of its class and its probability, 0 to 1.
     A file that cannot be classified gets a line on stderr, the other files their labels, and the exit status is 1.

@@ -1,4 +1,4 @@
-"""`hedgerow collection`: keep the documents that answers may go by, and look into them."""
+"""`hedgerow collection`: manages and searches collections of documents."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ Tenant = Annotated[str, typer.Option(metavar="NAME", help="The tenant whose coll
 
 @collection.callback()
 def _collection() -> None:
-    """Keep the documents that answers may go by: cut into snippets, found by meaning and by words.
+    """Manage documents that answers may use: they are cut into snippets, and found by meaning and by words.
 
-    They are kept by the cache service, apart for each tenant. Each collection is a tool that the mesh can call:
-    search_NAME. Changes go to every replica.
+    The cache service stores them, separately for each tenant. Each collection is a mesh tool: search_NAME. Changes go
+    to every replica.
     """
 
 
@@ -52,21 +52,22 @@ def put(
         typer.Argument(metavar="FILE...", help="Text or Markdown; of a folder, all its .md, .markdown and .txt files."),
     ],
     base: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Sources are paths from here; without it, as they are given.")
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Folder that sources are relative to. Without it, sources are the paths as given."
+        ),
     ] = None,
     prefix: Annotated[
         str, typer.Option(metavar="TEXT", help="What sources begin with, for example https://docs.example.com/")
     ] = "",
-    description: Annotated[
-        str, typer.Option(metavar="TEXT", help="What the collection is about; models read it.")
-    ] = "",
+    description: Annotated[str, typer.Option(metavar="TEXT", help="Description of the collection, for models.")] = "",
     prune: Annotated[bool, typer.Option("--prune", help="Remove documents whose files are not among these.")] = False,
     tenant: Tenant = LOCAL,
     *,
     services: CacheServices,
     as_json: options.AsJson = False,
 ) -> None:
-    """Put documents, each in place of the one of the same source.
+    """Put documents; each replaces the one with the same source.
 
     Unchanged documents cost nothing, so the command can run every night; of a changed one only the new snippets are
     embedded. Searches find the old version until the new one is complete. A file that cannot be put gets a line on
@@ -133,7 +134,7 @@ def list_(
 @with_options(services=CacheServices)
 def search(
     name: Name,
-    question: Annotated[str, typer.Argument(metavar="QUESTION", help="What to look for: a question, or words.")],
+    question: Annotated[str, typer.Argument(metavar="QUESTION", help="The search text: a question, or words.")],
     limit: Annotated[
         int | None, typer.Option(metavar="N", min=1, max=50, help="How many snippets to return. Default: 5.")
     ] = None,
@@ -143,7 +144,7 @@ def search(
     services: CacheServices,
     as_json: options.AsJson = False,
 ) -> None:
-    """Find the snippets that fit a question best. Of several cache services the first is asked.
+    """Find the snippets that match a question best. With several cache services the first is asked.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`hedgerow config`: the settings that services would have here."""
+"""`hedgerow config`: shows services' settings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DEFAULT = ServiceName(GATEWAY)
 
 @config.callback()
 def _config() -> None:
-    """Look at the services' settings."""
+    """Show services' settings."""
 
 
 @config.command()
@@ -38,16 +38,18 @@ def explain(
     ] = None,
     mesh: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The mesh file that starts it. Without it: mesh.yaml, where that is here."),
+        typer.Option(
+            metavar="FILE", help="The mesh file that starts it. Without it: mesh.yaml of this folder, if there is one."
+        ),
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Print the settings a service would start with here: value, unit, and where each comes from.
+    """Print the settings with which a service would start here: value, unit, and source of each.
 
     They come from the mesh file, from this shell's environment (HEDGEROW_GATEWAY_… and so on), and from the YAML file
-    it names. Without a mesh file, and where the environment says nothing of the service, they are those of the demo, or
-    of "hedgerow up --mesh" for the control plane. For the gateway, its plan follows: what each stage gets of a budget.
-    Exits with 2 when the service would not start with these settings.
+    that it names. Without a mesh file, and without variables for the service, they are those of the demo, or of
+    "hedgerow up --mesh" for the control plane. For the gateway, its plan follows: the slice of the budget for each
+    stage. Exits with 2 if the service would not start with these settings.
 
     \b
     Examples:
@@ -184,7 +186,7 @@ def _print(said: Mapping[str, Any]) -> None:
         console.print(f"\nA budget of {whole:g} ms, its first text within {first:g} ms:\n")
         console.print(_plan_table(plan["slices"]))
         if with_senses := plan.get("slices_with_senses"):
-            console.print("\nThe same for what is spoken and shown:\n")
+            console.print("\nThe same for requests with recordings and pictures:\n")
             console.print(_plan_table(with_senses))
 
 

@@ -24,7 +24,7 @@ def _address(service: str, variable: str, text: str, *flags: str) -> Any:
     )
 
 
-Gateway = Annotated[str, _address("gateway", "HEDGEROW_TARGET", "The gateway to ask.")]
+Gateway = Annotated[str, _address("gateway", "HEDGEROW_TARGET", "Address of the gateway.")]
 VisionService = Annotated[str, _address("vision", "HEDGEROW_TARGET_VISION", "The vision service.", "--vision")]
 AudioService = Annotated[str, _address("audio", "HEDGEROW_TARGET_AUDIO", "The audio service.")]
 UseTls = Annotated[

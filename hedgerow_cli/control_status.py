@@ -1,4 +1,4 @@
-"""`hedgerow mesh status`: the mesh as its control plane sees it."""
+"""`hedgerow mesh status`: the control plane's view of the mesh."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ mesh = typer.Typer(help="Look at a mesh through its control plane.", no_args_is_
 
 @mesh.callback()
 def _mesh() -> None:
-    """Look at a mesh through its control plane."""
+    """Show a mesh as its control plane sees it."""
 
 
 @mesh.command()
@@ -43,15 +43,14 @@ def status(
     as_json: options.AsJson = False,
     watch: Annotated[bool, typer.Option("--watch", help="Ask again every second, until Ctrl-C.")] = False,
 ) -> None:
-    """Show every endpoint, its health, and which configuration each client has taken.
+    """Show every endpoint with its health, and the configuration of each client.
 
-    Of an endpoint: its health, since when, and whether clients may use it. Of a client: which services
-    it follows, and the version it has of each type of xDS resource (LDS listeners, RDS routes, CDS clusters, EDS
-    endpoints): green when it is the latest, yellow while the client has not answered to that, red when it refused it.
+    For an endpoint: its health, for how long, and whether clients may use it. For a client: the services that it
+    follows, and its version of each type of xDS resource (LDS listeners, RDS routes, CDS clusters, EDS endpoints):
+    green if it is the latest, yellow until the client has acknowledged it, red if the client refused it.
 
-    Exits with 0 only when every endpoint serves, no client refuses its configuration, and the topology file as it is
-    now is in force. When the control plane does not answer, the services of the mesh that runs from --state-dir are
-    asked themselves.
+    Exits with 0 only if every endpoint serves, no client refuses its configuration, and the present topology file is in
+    force. If the control plane does not answer, the services of the mesh that runs from --state-dir are asked directly.
 
     \b
     Examples:

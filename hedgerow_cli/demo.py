@@ -1,4 +1,4 @@
-"""`hedgerow demo`: the mesh on public models, a handful of questions, and what each answer took."""
+"""`hedgerow demo`: the mesh on public models, and some requests with their reports."""
 
 from __future__ import annotations
 
@@ -26,11 +26,10 @@ SAMPLES = Path(__file__).parents[1] / "samples"  # of a source checkout
 def demo(
     question: Annotated[str, typer.Argument(metavar="[QUESTION]", help="A question of your own, asked first.")] = "",
 ) -> None:
-    """Start the mesh on free ports, ask it by text, picture and voice, and stop it.
+    """Start the mesh on free ports, send requests with text, pictures and speech, and stop it.
 
-    It needs a clone of the repository, whose samples it sends.
-    The models are pulled first when they are missing ("hedgerow models list"), which downloads 260 MB. With the models
-    there it takes less than a minute. Exits with 1 when an answer is not what it must be.
+    It needs a clone of the repository, whose samples it sends. Missing models are pulled first ("hedgerow models
+    list"), 260 MB. With all models it takes less than a minute. Exits with 1 if an answer fails its checks.
 
     \b
     Examples:

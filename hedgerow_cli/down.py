@@ -1,4 +1,4 @@
-"""`hedgerow down`: end the mesh that runs here."""
+"""`hedgerow down`: stops the mesh that runs here."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _LOOK_S = 0.1
 def down(
     state_dir: options.StateDir = running.FOLDER,
     timeout_s: Annotated[
-        float, typer.Option(metavar="S", min=0, max=600, help="How long to wait until it has ended, in seconds.")
+        float, typer.Option(metavar="S", min=0, max=600, help="Longest wait for the end of the mesh, in seconds.")
     ] = 60,
     as_json: options.AsJson = False,
 ) -> None:
-    """End the mesh that "hedgerow up" started from this folder, or the one of --state-dir.
+    """Stop the mesh that "hedgerow up" started from this folder, or the one of --state-dir.
 
-    Answers in hand are finished first, for 15 s at most. Returns when the mesh has ended. Exits with 0 also where none
-    runs.
+    Requests in progress are finished first, for at most 15 s. Returns when the mesh has stopped. Exits with 0 also if
+    none runs.
 
     \b
     Examples:

@@ -38,7 +38,7 @@ def needs(extra: str, as_json: bool = False) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
-        fail(f"there is no {missing} here; install it with: pip install 'hedgerow[{extra}]'", "NOT_INSTALLED", as_json)
+        fail(f"{missing} is not installed; install it with: pip install 'hedgerow[{extra}]'", "NOT_INSTALLED", as_json)
 
 
 def as_object(error: HedgerowError) -> dict[str, Any]:

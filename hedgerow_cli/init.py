@@ -63,7 +63,7 @@ def init(
 ) -> None:
     """Write a mesh file: model, key, accepted callers, stored answers.
 
-    Asks for what the options do not say. The file has comments for what may be added, and no key in it: keys stay in
+    Asks for values that no option gives. The file has comments for further keys, and contains no API key: keys stay in
     the environment.
 
     \b

@@ -27,12 +27,15 @@ class FormOptions:
     ] = None
     choice: Annotated[
         list[str] | None,
-        typer.Option(metavar="TEXT", help="A text that the answer may be, and it is one of them. Given several times."),
+        typer.Option(metavar="TEXT", help="A permitted answer, given several times: the answer is one of them."),
     ] = None
     grammar: Annotated[
         Path | None,
         typer.Option(
-            exists=True, dir_okay=False, metavar="FILE", help="A grammar, Lark's or GBNF: the answer is of it."
+            exists=True,
+            dir_okay=False,
+            metavar="FILE",
+            help="A grammar that the answer follows: Lark's notation or GBNF.",
         ),
     ] = None
 
@@ -71,7 +74,7 @@ class ToolOptions:
     ] = None
     agent: Annotated[
         bool,
-        typer.Option("--agent", help="Offer the tools of the mesh to the model, which calls them as it sees fit."),
+        typer.Option("--agent", help="Offer the tools of the mesh to the model, which decides on calls."),
     ] = False
 
     def as_options(self) -> Options:

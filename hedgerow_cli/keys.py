@@ -78,9 +78,9 @@ def create(
 ) -> None:
     """Make an API key for a tenant, and print it once.
 
-    The file gets its SHA-256 alone: a key that is lost cannot be found again. One line of the file changes; comments
-    and order stay. A mesh that runs follows it. With --new and a first tenant, callers without a key are refused from
-    then on. A key with --expires is refused from that time on; the file has the time beside its SHA-256.
+    The file gets only its SHA-256: a lost key cannot be recovered. One line of the file changes; comments and order
+    stay. A running mesh follows the file. With --new and a first tenant, callers without a key are refused from then
+    on. A key with --expires is refused from that time on; the file has the time beside its SHA-256.
 
     \b
     Examples:
@@ -108,8 +108,8 @@ def create(
 @keys.command("list")
 @with_options(where=TenantsFile)
 def list_(*, where: TenantsFile, as_json: options.AsJson = False) -> None:
-    """List the keys of all tenants: the id of each, which is the beginning of its SHA-256, where the file has it, and
-    when it expires or has expired.
+    """List the keys of all tenants: the id of each, which is the beginning of its SHA-256, its position in the file,
+    and the time at which it expires.
 
     \b
     Examples:
@@ -160,10 +160,10 @@ def revoke(
     where: TenantsFile,
     as_json: options.AsJson = False,
 ) -> None:
-    """Revoke a key: take its SHA-256 out of the file. A mesh that runs follows it.
+    """Revoke a key: remove its SHA-256 from the file. A running mesh follows the file.
 
-    The only valid key of a tenant is not revoked: make another first. One that is in a variable or a file of its own is
-    revoked there.
+    The only valid key of a tenant cannot be revoked: make another first. Revoke a key in a variable or a file of its
+    own there.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`hedgerow logs`: what the services of a mesh have logged."""
+"""`hedgerow logs`: the logs of a mesh's services."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ def logs(
         str | None,
         typer.Argument(
             metavar="SERVICE",
-            help='A service\'s name, as "hedgerow status" shows it; its replicas are meant, too. Without it, all.',
+            help='A service\'s name, as in "hedgerow status", for it and its replicas. Without it, all.',
             autocompletion=_services,
         ),
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what comes, until the mesh ends or Ctrl-C.")
+        bool, typer.Option("--follow", "-f", help="Follow new lines, until the mesh stops or Ctrl-C.")
     ] = False,
     tail: Annotated[
         int,
-        typer.Option("--tail", "-n", metavar="N", min=0, max=_MOST_LINES, help="How many lines of each to begin with."),
+        typer.Option("--tail", "-n", metavar="N", min=0, max=_MOST_LINES, help="Number of last lines of each service."),
     ] = 100,
     state_dir: Annotated[
         Path,
@@ -50,8 +50,8 @@ def logs(
 ) -> None:
     """Show the logs of the services, also of a mesh that has ended.
 
-    With several services each line begins with its service's name. A log that is full, at 64 MiB, begins again; the
-    older lines are in NAME.log.1 of the state folder's logs.
+    With several services each line begins with its service's name. A full log (64 MiB) is truncated; the older lines
+    are in NAME.log.1 of the state folder's logs.
 
     \b
     Examples:

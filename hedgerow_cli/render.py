@@ -1,4 +1,4 @@
-"""`hedgerow render`: a mesh file as what runs in containers."""
+"""`hedgerow render`: a mesh file as configuration of containers."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def render(
 ) -> None:
     """Write a mesh file as a docker-compose file or as values of the Helm chart.
 
-    Providers' keys stay references: to variables of the environment where compose is started, or to entries of the
-    Secret hedgerow-keys. Of callers' keys their SHA-256 is written, so those must be known here. With compose, services
-    speak plain text to each other, in a network of their own.
+    Providers' keys stay references: to variables of the environment in which compose is started, or to entries of the
+    Secret hedgerow-keys. Callers' keys are written as SHA-256, so they must be known here. With compose, services use
+    plain text between each other, in a network of their own.
 
     \b
     Examples:

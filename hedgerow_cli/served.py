@@ -1,4 +1,4 @@
-"""`hedgerow models served`: what a running mesh serves."""
+"""`hedgerow models served`: the models of a running mesh."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def served(
     """List the models that a running mesh serves, with tier, context and price.
 
     A request may name one of them, or a tier. A model that does not chat has the APIs that it serves in place of a
-    tier. Below a model is the problem, if requests to its provider fail: the provider's, for the mesh that runs from
-    this folder; elsewhere that calls fail, if the gateway shows its metrics.
-    "hedgerow models list" lists what may be pulled.
+    tier. If requests to a model's provider fail, the problem stands below it: the provider's error, for the mesh that
+    runs from this folder; for other meshes only that calls fail, if the gateway shows its metrics. "hedgerow models
+    list" lists models that can be pulled.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`hedgerow status`: is everything serving, how fast, and what goes wrong?"""
+"""`hedgerow status`: health, traffic and errors of a mesh."""
 
 from __future__ import annotations
 
@@ -24,21 +24,24 @@ def status(
     over: Annotated[
         float,
         typer.Option(
-            metavar="SECONDS", min=0, max=60, help="Count the requests of so long; 0: of all since the gateway started."
+            metavar="SECONDS",
+            min=0,
+            max=60,
+            help="Seconds in which requests are counted; 0: since the start of the gateway.",
         ),
     ] = 1.0,
     as_json: options.AsJson = False,
 ) -> None:
-    """Show the health of every service, the requests a second with p50 and p99, and errors.
+    """Show the health of every service, the requests per second with p50 and p99, and errors.
 
     Asks the services of the mesh that `hedgerow up` started from this folder, else the default addresses. Exits with 0
-    only when all of them serve, and no request to a model's provider fails. Where services authenticate each other,
+    only if all of them serve, and no request to a model's provider fails. If services authenticate each other,
     --tls-dir is the caller's identity.
 
-    Of the mesh that runs from this folder, and of each tenant and model with traffic: what ended within --over, the
-    errors among that, and p50 and p99 of the rest, interpolated within the buckets of the gateway's histograms. Where
-    nothing ended, it is all the time since the gateway started. Of a model also: calls in flight, requests that wait,
-    and the most calls at once.
+    For the mesh that runs from this folder, and for each tenant and model with traffic: the requests that ended within
+    --over, the errors among them, and p50 and p99 of the others, interpolated within the buckets of the gateway's
+    histograms. If no request ended within it, the time since the start of the gateway counts. For a model also: calls
+    in flight, waiting requests, and the limit of calls in flight.
 
     \b
     Examples:

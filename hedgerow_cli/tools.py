@@ -1,4 +1,4 @@
-"""`hedgerow tools`: what the gateway can call for an answer."""
+"""`hedgerow tools`: the tools that the gateway can call."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def tools(
     *,
     reach: Reach,
 ) -> None:
-    """List the tools of the mesh that you may use, where they come from, and how they are.
+    """List the mesh tools that you may use, with their sources and problems.
 
-    Exits with 1 when something is wrong with one of them, or with a source.
+    Exits with 1 if a tool or a source has a problem.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`hedgerow transcribe`: what a recording says."""
+"""`hedgerow transcribe`: the transcript of a recording."""
 
 from __future__ import annotations
 
@@ -19,24 +19,23 @@ if TYPE_CHECKING:
 def transcribe(
     file: Annotated[Path, typer.Argument(help="A recording: WAV, FLAC, MP3 or Ogg Opus.", metavar="FILE")],
     stream: Annotated[
-        bool, typer.Option("--stream", help="Play it as it was spoken, and show words while they are said.")
+        bool, typer.Option("--stream", help="Play it at its own speed, and show words while they are spoken.")
     ] = False,
     language: Annotated[
         str | None, typer.Option(metavar="CODE", help="ISO 639-1, for example en. Without it, the one detected.")
     ] = None,
-    words: Annotated[bool, typer.Option("--words", help="Show when each word was said.")] = False,
-    policy: Annotated[
-        options.PolicyName | None, typer.Option(help="With --stream: when a word counts as sure.")
-    ] = None,
+    words: Annotated[bool, typer.Option("--words", help="Show the times of each word.")] = False,
+    policy: Annotated[options.PolicyName | None, typer.Option(help="With --stream: when a word is confirmed.")] = None,
     pause_ms: options.PauseMs = None,
     as_json: options.JsonLines = False,
     *,
     reach: Reach,
 ) -> None:
-    """Write down what a recording says.
+    """Transcribe a recording.
 
-    Segments come as they are done, each with the seconds at which it begins and ends, then how long it all took. With
-    --stream the recording is played at its own speed: words show while they are spoken, dim until they are sure.
+    Segments are printed when they are done, each with the seconds of its beginning and end, then the duration of the
+    work. With --stream the recording is played at its own speed: words appear while they are spoken, dim until they are
+    confirmed.
 
     \b
     Examples:

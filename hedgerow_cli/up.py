@@ -1,4 +1,4 @@
-"""`hedgerow up`: a mesh on this machine, of a file, of models that are named, or the demo's."""
+"""`hedgerow up`: a mesh on this machine, from a file, from options, or the demo."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _GIVEN = "models"  # the state folder's name of a mesh without a file
 class DemoOptions:
     """The group of options for the demo: which of its two meshes."""
 
-    demo: Annotated[bool, typer.Option("--demo", help="The demo, whatever is in the environment.")] = False
+    demo: Annotated[bool, typer.Option("--demo", help="Start the demo, also if the environment names models.")] = False
     mesh: Annotated[
         bool, typer.Option("--mesh", help="Replicas, found through a control plane; Envoy in front, Redis behind.")
     ] = False
@@ -98,26 +98,26 @@ def up(
     state_dir: options.OwnStateDir = None,
     otlp_endpoint: Annotated[str, typer.Option(metavar="URL", help="Where to send traces, http://host:port.")] = "",
 ) -> None:
-    """Start a mesh here, and keep it running: of FILE, of --model, of the keys in the environment, or the demo's.
+    """Start a mesh here, and keep it running: from FILE, from --model, from keys in the environment, or the demo.
 
-    FILE names your models, providers and tenants; "hedgerow init" writes one. It is checked as a whole
-    before anything starts. Save it while the mesh runs, and the mesh follows: only what has changed is started again,
-    one after the other, and a file that cannot be used is refused with its lines.
+    FILE has your models, providers and tenants; "hedgerow init" writes one. It is checked completely before anything
+    starts. The running mesh follows changes of the file: only changed services are restarted, one after the other, and
+    an invalid file is refused with its line numbers.
 
     Without a file, --model names the models. Without either, the environment does: OPENAI_API_KEY, ANTHROPIC_API_KEY,
-    or AZURE_OPENAI_API_KEY with AZURE_OPENAI_ENDPOINT and AZURE_OPENAI_DEPLOYMENT. HEDGEROW_API_KEY, where it is set,
-    is the key that callers need. All of this needs "hedgerow[proxy]" alone.
+    or AZURE_OPENAI_API_KEY with AZURE_OPENAI_ENDPOINT and AZURE_OPENAI_DEPLOYMENT. HEDGEROW_API_KEY, if set, is the key
+    that callers need. This needs only "hedgerow[proxy]".
 
-    Where all models are at URLs, and the mesh has no vision and no audio of its own, gateway, cache, router and models
-    share one process. --processes starts one for each.
+    If all models are at URLs, and the mesh has no vision and no audio service, gateway, cache, router and models share
+    one process. --processes starts one for each.
 
-    The demo, where nothing else is named, is seven processes: gateway, cache, router, vision, audio, and two llm
-    services that run SmolLM2-135M in 8 and in 16 bits. Its models are pulled when they are missing (260 MB, "hedgerow
-    models list"). A process that ends is started again. Ctrl-C stops them all.
+    The demo, which starts if nothing else is named, has seven processes: gateway, cache, router, vision, audio, and two
+    llm services that run SmolLM2-135M in 8 and in 16 bits. Missing models are pulled (260 MB, "hedgerow models list").
+    A process that ends is restarted. Ctrl-C stops all of them.
 
-    With --mesh, --replicas of each but vision and audio, which are alone, and three more: the control plane
-    configures clients from topology.yaml in the state folder, which may be edited meanwhile; Redis holds what
-    replicas share; Envoy takes the calls. Two replicas load four language models: 6 GiB of memory, and one to two
+    With --mesh, there are --replicas processes of each service but vision and audio, and three more: the control plane
+    configures clients from topology.yaml in the state folder, which may be edited meanwhile; Redis holds the shared
+    state of replicas; Envoy receives the calls. Two replicas load four language models: 6 GiB of memory, and one to two
     minutes on two cores.
 
     \b
@@ -184,7 +184,7 @@ def _chosen(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     if not find_spec("vllm"):
-        fail("there is no vllm here; install it with: pip install 'hedgerow[demo]'" if demo else NOTHING)
+        fail("vllm is not installed; install it with: pip install 'hedgerow[demo]'" if demo else NOTHING)
     folder, ports, traces = state_dir or running.state_of(None), given.base_port, given.otlp_endpoint
     pulled = up_plans.pulled(console)
     if demo and demo.mesh:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Target = Annotated[
     str,
     typer.Option(
-        "--gateway", "--target", envvar="HEDGEROW_TARGET", metavar="HOST:PORT", help="The gateway that is to do it."
+        "--gateway", "--target", envvar="HEDGEROW_TARGET", metavar="HOST:PORT", help="Address of the gateway."
     ),
 ]
 
@@ -44,9 +44,8 @@ def warm(
 ) -> None:
     """Warm a running mesh: the gateway's connections, every replica's engine, and system prompts.
 
-    Prints, for each engine and prompt, the time to the first text, and that of a second call right after.
-    A warmed prompt serves the tenant that asks here, and those of its prefix group. Warm-up waits behind all callers
-    that wait for an answer. Exits with 1 when something is not warm.
+    Prints the time to the first text for each engine and prompt, and that of a second call. A warmed prompt serves the
+    tenant of this caller, and those of its prefix group. Warm-up has the lowest priority. Exits with 1 if a step fails.
 
     \b
     Examples:

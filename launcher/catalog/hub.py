@@ -50,9 +50,9 @@ def fetch(source: ModelSource, folder: Path, model: str, report: Report) -> None
 def _reach() -> None:
     """Raises `Unavailable` unless the hub can be asked."""
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
-        raise Unavailable("the hub is not asked: HF_HUB_OFFLINE is set")
+        raise Unavailable("the hub is not used: HF_HUB_OFFLINE is set")
     if not find_spec("huggingface_hub"):
-        raise Unavailable("the hub is not asked: huggingface_hub is not installed")
+        raise Unavailable("the hub is not used: huggingface_hub is not installed")
     endpoint = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
     if reason := _unreachable(f"{endpoint.rstrip('/')}/api/models?limit=1"):
         raise Unavailable(f"{endpoint} cannot be reached: {reason}")
@@ -67,7 +67,7 @@ def _unreachable(url: str) -> str:
 
 
 def _last_line(said: str) -> str:
-    return (said.splitlines() or ["it said nothing"])[-1][:200]
+    return (said.splitlines() or ["no output"])[-1][:200]
 
 
 def _download(folder: Path, repository: str, revision: str, *names: str) -> None:

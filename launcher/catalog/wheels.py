@@ -89,4 +89,4 @@ def _bytes_in(folder: Path) -> int:
 def _reason(said: str) -> str:
     """The line that says most."""
     lines = [line.removeprefix("ERROR: ") for line in said.splitlines() if line.startswith("ERROR")]
-    return (lines or said.splitlines() or ["it said nothing"])[0][:200]
+    return (lines or said.splitlines() or ["no output"])[0][:200]

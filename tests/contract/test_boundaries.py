@@ -65,7 +65,7 @@ def test_without_the_launcher_a_command_that_needs_it_says_what_to_install(comma
     )
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
-        f"hedgerow: there is no launcher here; install it with: pip install 'hedgerow[{extra}]'"
+        f"hedgerow: launcher is not installed; install it with: pip install 'hedgerow[{extra}]'"
     ]
 
 

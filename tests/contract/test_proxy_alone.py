@@ -67,7 +67,7 @@ def test_up_of_the_demo_says_what_to_install() -> None:
     done = up("--demo")
     assert (done.returncode, done.stderr) == (
         1,
-        "hedgerow: there is no vllm here; install it with: pip install 'hedgerow[demo]'\n",
+        "hedgerow: vllm is not installed; install it with: pip install 'hedgerow[demo]'\n",
     )
 
 
@@ -97,8 +97,8 @@ def test_a_mesh_file_that_needs_more_names_the_extra(tmp_path: Path, section: st
     ("command", "problem"),
     [
         ("transcribe x.wav", "a file that can be read, got x.wav"),
-        ("transcribe --stream x.wav", "there is no numpy here; install it with: pip install 'hedgerow[cli]'"),
-        ("ask --audio x.wav --stream", "there is no numpy here; install it with: pip install 'hedgerow[cli]'"),
+        ("transcribe --stream x.wav", "numpy is not installed; install it with: pip install 'hedgerow[cli]'"),
+        ("ask --audio x.wav --stream", "numpy is not installed; install it with: pip install 'hedgerow[cli]'"),
     ],
 )
 def test_recordings_are_sent_without_numpy_which_only_playing_them_needs(command: str, problem: str) -> None:

@@ -120,4 +120,4 @@ def test_without_its_packages_the_command_line_says_what_to_install(tmp_path: Pa
         shutil.copytree(REPOSITORY / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
     done = as_an_application(tmp_path, _COMMAND)
     assert done.returncode == 1
-    assert done.stderr == "hedgerow: there is no typer here; install it with: pip install 'hedgerow[cli]'\n"
+    assert done.stderr == "hedgerow: typer is not installed; install it with: pip install 'hedgerow[cli]'\n"

@@ -27,7 +27,7 @@ _PARAMETERS = json.dumps(
     {
         "type": "object",
         "properties": {
-            _QUERY: {"type": "string", "description": "What to look for: a question, or words."},
+            _QUERY: {"type": "string", "description": "The search text: a question, or words."},
             _LIMIT: {
                 "type": "integer",
                 "minimum": 1,
