@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A part of a document that stands for itself."""
+    """A part of a document that is understandable alone."""
 
     text: str
     title: str = ""
@@ -17,9 +17,9 @@ class Passage:
 class CollectionPut:
     """The result of putting a document."""
 
-    unchanged: bool  # it was kept already, just as it is
+    unchanged: bool  # the same document was stored before
     snippets: int  # how many it has
-    embedded: int  # how many of them had to be
+    embedded: int  # how many of them were embedded now
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +50,10 @@ class CollectionHit:
     """A snippet that was found."""
 
     source: str  # its document
-    title: str  # the headings that it stands under, outermost first
-    text: str  # as it stands in the document
+    title: str  # the headings above it, outermost first
+    text: str  # as in the document
     score: float  # 1: the first by meaning and by words
-    similarity: float | None  # cosine, 0 to 1; None where meaning did not find it
+    similarity: float | None  # cosine, 0 to 1; None: not found by meaning
     ordinal: int  # which snippet of its document it is, from 0
 
 
@@ -62,4 +62,4 @@ class CollectionSearch:
     """The result of a search, best hit first."""
 
     hits: tuple[CollectionHit, ...]
-    words_only: bool  # the question was too long to be embedded, or there was no time for it
+    words_only: bool  # only words were searched: the question was too long to embed, or the deadline near

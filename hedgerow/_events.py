@@ -20,7 +20,7 @@ FinishReason: TypeAlias = Literal[
     "unspecified", "stop", "length", "budget", "cancelled", "interrupted", "tool_calls", "content_filter"
 ]
 _NOTHING: Any = None
-_FIXED_TEXT = "llm:template"  # the label of an answer whose text no model wrote
+_FIXED_TEXT = "llm:template"  # the label of an answer with the gateway's fixed text
 CacheVerdict: TypeAlias = Literal["unspecified", "miss", "exact", "semantic", "bypass", "unavailable"]
 
 
@@ -50,7 +50,7 @@ class TokenLogprob:
     token: str
     bytes: bytes
     logprob: float
-    top: tuple[TokenLogprob, ...] = ()  # the likeliest at this position, best first
+    top: tuple[TokenLogprob, ...] = ()  # the most likely tokens at this position, best first
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +58,13 @@ class TextDelta:
     """More text. Tokens that arrived together travel together."""
 
     text: str
-    tokens: int  # 0 where they are not known: an answer from the cache
-    logprobs: tuple[TokenLogprob, ...] = ()  # of the tokens, where `top_logprobs` asks for them
+    tokens: int  # 0: not known, as in an answer from the cache
+    logprobs: tuple[TokenLogprob, ...] = ()  # of the tokens, with `top_logprobs`
 
 
 @dataclass(frozen=True, slots=True)
 class ReasoningDelta:
-    """More of what a model thinks before it answers; no part of the answer."""
+    """More of the model's reasoning before its answer; no part of the answer."""
 
     text: str
     tokens: int
@@ -76,7 +76,7 @@ class Patch:
 
     stage: str
     text: str
-    replaces: bool = False  # `text` stands in the place of all that the answer has said; later deltas are appended
+    replaces: bool = False  # `text` replaces all text so far; later deltas are appended
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,20 +113,20 @@ class CacheReport:
     """The cache's verdict."""
 
     verdict: CacheVerdict
-    similarity: float | None  # of the nearest stored question, 0 to 1; None where none was compared
+    similarity: float | None  # of the nearest stored question, 0 to 1; None: none was compared
     key: str  # of the entry that answered
-    reason: str = ""  # why the cache was left out, or had to have this very question: `sampled`, `time_bound`, …
-    category: str = ""  # that the question is of, where there is one
-    stale: bool = False  # its time is over: it was given at once, and a new one is made behind it
+    reason: str = ""  # why there was no lookup, or only an exact one: `sampled`, `time_bound`, …
+    category: str = ""  # of the question, if any
+    stale: bool = False  # expired: sent at once, while a new one is generated
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something that was done to a request or its answer beyond passing them on."""
+    """A change of a request or its answer."""
 
     what: str  # `budget`, `max_tokens`, `cache`, `prompt_compressed`, `conversation_cut`, …
-    before: str  # what there was, or was asked for, for people: `812 tokens`; empty where that is not known
-    after: str  # what it became: `640 tokens`
+    before: str  # the value before, or the requested one: `812 tokens`; empty: not known
+    after: str  # the new value: `640 tokens`
     by: str  # requested by: `request`, `tenant` (its settings) or `mesh` (the mesh file, or settings)
 
 
@@ -134,28 +134,28 @@ class Change:
 class PromptReport:
     """Changes of the prompt before a model read it."""
 
-    tokens_before: int  # as it came, template included
+    tokens_before: int  # before all changes, template included
     tokens_after: int  # as the model read it
     estimated: bool  # whether tokens are estimated
     dropped_turns: int  # the oldest, left out
-    summary: str  # what stands for them: `none`, `kept`, `ordered`; empty where none was left out
-    diet: tuple[str, ...]  # what was left out of single messages: `spaces`, `repeats`, `phrases`, `examples`
+    summary: str  # their replacement: `none`, `kept`, `ordered`; empty: none was left out
+    diet: tuple[str, ...]  # rules of compression that applied: `spaces`, `repeats`, `phrases`, `examples`
     system: str  # the gateway's own system prompt, for example `support@3 (simple)`
 
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Times measured by the client, from sending the request. None where there was nothing to measure."""
+    """Times measured by the client, from the sending of the request. None: nothing to measure."""
 
     first_token_ms: float | None
-    per_output_token_ms: float | None  # mean time between tokens, after the first event that brought some
+    per_output_token_ms: float | None  # mean time between tokens, after the first event with tokens
     first_sentence_ms: float | None
     total_ms: float
 
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[T]):
-    """An answer, and an account of it. `ttft_ms` and `total_ms` are the gateway's, `timings` the client's own."""
+    """An answer and its report. `ttft_ms` and `total_ms` are the gateway's, `timings` the client's own."""
 
     text: str  # the whole text, after replacements
     finish_reason: FinishReason  # why the text ends

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A class and how sure the model is of it."""
+    """A class and its probability."""
 
     name: str  # for example `red circle`; several classes may have the same name
     score: float  # probability, 0 to 1
@@ -18,12 +18,12 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class VisionTiming:
-    """Where the time of a call went. For several images, the slowest of each."""
+    """The parts of a call's time. For several images, the longest of each."""
 
     preprocess_ms: float  # decoding, resizing, normalizing
-    queue_ms: float  # waiting for others to be computed with, or for the model
+    queue_ms: float  # wait for the batch to fill, or for the model
     compute_ms: float
-    batch_size: int  # how many items were computed together
+    batch_size: int  # items in the batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Embeddings:
 
 
 class Array(Protocol):
-    """What can be sent as a tensor: a NumPy array, a `Tensor`, anything with these three."""
+    """A value that can be sent as a tensor: a NumPy array, a `Tensor`, or an object with these three."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -76,7 +76,7 @@ class Tensor:
 class Inference:
     """A model's output for tensors."""
 
-    outputs: Mapping[str, Tensor]  # by name, in the order asked for
+    outputs: Mapping[str, Tensor]  # by name, in the requested order
     model: str
     timing: VisionTiming
 
@@ -85,7 +85,7 @@ class Inference:
 class FrameLabels:
     """The labels of one video frame."""
 
-    id: int  # the frame's position in what was sent, from 0
+    id: int  # the frame's position in the stream, from 0
     labels: tuple[Label, ...]  # best first
     dropped: int  # frames before it that were dropped, because newer ones came
     age_ms: float  # from the frame's arrival at the service to its labels

@@ -25,8 +25,8 @@ class Word:
     text: str  # with its punctuation, without spaces
     start_s: float
     end_s: float
-    probability: float  # how sure the model is, 0 to 1
-    stability: float  # how sure it is that the word stays, 0 to 1; 1 for confirmed words
+    probability: float  # of the word, 0 to 1
+    stability: float  # probability that the word does not change, 0 to 1; 1 for confirmed words
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,9 @@ class Partial:
 
     index: int  # the segment's number, from 0
     text: str  # all of it so far
-    words: tuple[Word, ...]  # the first `confirmed` of them stay
+    words: tuple[Word, ...]  # the first `confirmed` words never change
     confirmed: int
-    audio_s: float  # how much audio had been heard for this
+    audio_s: float  # the audio that this is based on
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,26 +56,26 @@ class Segment:
     end_s: float
     text: str
     words: tuple[Word, ...]  # empty for a recording, unless asked for
-    language: str = ""  # ISO 639-1; detected where none was asked for
+    language: str = ""  # ISO 639-1; detected if none was requested
 
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """The model cannot keep up with the speaker; sent once a second while it is so."""
+    """The transcription is behind the speaker; sent once a second while it is."""
 
     behind_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class SpeechSummary:
-    """The end of live audio, and an account of it. Always the last event."""
+    """The end of live audio, and its summary. Always the last event."""
 
     text: str  # of all segments
     audio_s: float
     speech_s: float  # how much of it was speech
     busy_s: float  # how long the model worked on it
     model: str
-    language: str = ""  # ISO 639-1; detected where none was asked for. Empty without speech
+    language: str = ""  # ISO 639-1; detected if none was requested. Empty without speech
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Transcription:
     busy_s: float  # how long the model worked on it
     model: str
     recording: Recording | None  # None where the service did not say
-    language: str = ""  # ISO 639-1; detected where none was asked for. Empty without speech
+    language: str = ""  # ISO 639-1; detected if none was requested. Empty without speech
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""TLS to a gateway or a service, as a program writes it down."""
+"""TLS settings of a client."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Tls:
     """
 
     ca: Media | None = None  # the CA of the server's certificate; None: the authorities that gRPC knows
-    certificate: Media | None = None  # the caller's own, where the server asks for one
+    certificate: Media | None = None  # the caller's own, if the server requires one
     key: Media | None = field(default=None, repr=False)
     server_name: str | None = None  # the name in the server's certificate; None: the target's host
 

@@ -19,11 +19,12 @@ from hedgerow._shapes import Mismatch, build
 from hedgerow._signature import Function, bare, kinds_of, required
 from hedgerow._tools import Tool, ToolCall
 
-_LONGEST_KEY = 128  # characters that a gateway takes
+_LONGEST_KEY = 128  # the gateway's limit, in characters
 
 
 class ToolLoop:
-    """`budget_ms` is for all of it, the functions included. `clock` gives seconds, monotonic."""
+    """The loop of requests and calls. `budget_ms` covers all of it, the functions included. `clock` returns monotonic
+    seconds."""
 
     def __init__(
         self,
@@ -43,9 +44,8 @@ class ToolLoop:
         self._budget_ms, self._clock, self._began = budget_ms, clock, clock()
 
     def next_request(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """The next request. The caller's `options` have the `tool_choice` of the first request; after the last step no
-        more calls are allowed. An `idempotency_key` is for one request, so each gets its own. Raises
-        `DeadlineExceeded`."""
+        """The next request. The `tool_choice` in `options` applies to the first request; after the last step no more
+        calls are allowed. Each request gets an `idempotency_key` of its own. Raises `DeadlineExceeded`."""
         request: dict[str, Any] = {"messages": list(self._turns), "tools": self._functions.tools}
         later = "none" if self._steps_left == 0 else None
         request["tool_choice"] = later if self._asked else options.get("tool_choice")
@@ -70,7 +70,7 @@ class ToolLoop:
         return answer.tool_calls
 
     def prepared(self, call: ToolCall) -> Callable[[], Any]:
-        """The call, ready to be made. Where its arguments do not match, it gives the model a text that says so."""
+        """The call as a function. If its arguments do not match, that function returns an error text for the model."""
         try:
             return self._functions.prepared(call)
         except ValueError as error:
@@ -78,7 +78,7 @@ class ToolLoop:
             return lambda: problem
 
     def note(self, call: ToolCall, result: Any) -> None:
-        """The result of a call."""
+        """Add the result of a call."""
         self._turns.append(Message("tool", as_text(result), tool_call_id=call.id))
 
 
@@ -98,8 +98,8 @@ class Functions:
             self.tools.append(tool)
 
     def prepared(self, call: ToolCall) -> Callable[[], Any]:
-        """A call of a model's, ready to be made. Raises `ValueError` where its arguments are not of the function's
-        types: that is for the model to know."""
+        """A model's call as a function. Raises `ValueError`, whose text is for the model, for arguments that do not
+        match the function's types."""
         function = self._by_name[call.name]
         given, kinds = call.parsed(), kinds_of(function)
         if not isinstance(given, dict):
@@ -112,7 +112,7 @@ class Functions:
 
 
 def as_text(result: Any) -> str:
-    """What a function returned, for a model: a text as it is, anything else as JSON."""
+    """A function's result for a model: a text unchanged, other values as JSON."""
     if isinstance(result, str):
         return result
     if hasattr(result, "model_dump_json"):

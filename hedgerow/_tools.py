@@ -12,31 +12,31 @@ from hedgerow._signature import described
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """Something that a model may call. `parameters` is a JSON Schema of an object, as JSON text or parsed."""
+    """A tool that a model may call. `parameters` is a JSON Schema of an object, as JSON text or parsed."""
 
     name: str  # 1 to 128 letters, digits, underscores and hyphens
     description: str = ""  # what it does and when to call it, for the model
-    parameters: str | Mapping[str, Any] = ""  # without any, it takes none
+    parameters: str | Mapping[str, Any] = ""  # empty: no arguments
     strict: bool = False  # whether the arguments must match
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], *, strict: bool = False) -> Tool:
-        """The tool that a function is: its name, its docstring as the description, and its parameters' types, with
+        """A tool from a function: its name, its docstring as the description, and its parameters' types, with
         descriptions from `Annotated[str, "the city's name"]`. Raises `InvalidArgument` for a type without a schema."""
         return cls(*described(function), strict)
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool that a model calls. Do what it says, and ask again with a `Message("tool", result, tool_call_id=call.id)`
-    after a `Message("assistant", tool_calls=answer.tool_calls)`."""
+    """A call of a tool by a model. Run the tool, and send a `Message("tool", result, tool_call_id=call.id)` after a
+    `Message("assistant", tool_calls=answer.tool_calls)`."""
 
     id: str
     name: str
-    arguments: str  # JSON text, as the model wrote it: it may be none, or not match the tool's schema
+    arguments: str  # JSON text from the model: it may be invalid, or not match the tool's schema
 
     def parsed(self) -> Any:
-        """The arguments. Raises `ValueError` where the model wrote what is no JSON."""
+        """The arguments. Raises `ValueError` if the model wrote invalid JSON."""
         return json.loads(self.arguments or "{}")
 
 
@@ -52,8 +52,8 @@ class ToolCallDelta:
 
 @dataclass(frozen=True, slots=True)
 class MeshTool:
-    """A tool of the mesh's own, which the gateway calls: at once with `arguments`, or, without any, with the question;
-    or when a model sees fit, where it is `offered`. A `source` in place of a name: all that it has, offered."""
+    """A mesh tool, which the gateway calls: at once with `arguments`, or with the question if there are none; or, if it
+    is `offered`, when a model calls it. With a `source` in place of a name, all its tools are offered."""
 
     name: str = ""
     arguments: str | Mapping[str, Any] | None = None  # of a JSON object, as JSON text or parsed
@@ -63,17 +63,17 @@ class MeshTool:
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """A place that an answer can point at."""
+    """A source that an answer can cite."""
 
-    source: str  # what to open: a document's name or address
+    source: str  # a document's name or address
     title: str
-    text: str  # the words themselves
-    score: float  # by the tool's own measure; more is better
+    text: str  # the cited text
+    score: float  # by the tool's own measure; higher is better
 
 
 @dataclass(frozen=True, slots=True)
 class Citations:
-    """Where a tool's result comes from, best first."""
+    """The sources of a tool's result, best first."""
 
     tool: str
     citations: tuple[Citation, ...]
@@ -86,17 +86,17 @@ class ListedTool:
     name: str
     description: str
     parameters: str  # a JSON Schema, as JSON text
-    source: str  # where it comes from
+    source: str  # its source
     idempotent: bool  # whether a call may be made twice
-    reusable_ms: int  # how long a result answers the same arguments again
-    question_argument: str  # what takes a question as it is; empty: it cannot be called with one alone
-    problem: str  # what keeps it from being called now; empty where nothing does
+    reusable_ms: int  # how long a result may be reused for the same arguments
+    question_argument: str  # the argument for the question; empty: it cannot be called with a question alone
+    problem: str  # why it cannot be called now; empty: it can
 
 
 @dataclass(frozen=True, slots=True)
 class ToolSource:
-    """Where tools come from."""
+    """A source of tools."""
 
     name: str
-    kind: str  # how it is spoken to
-    problem: str  # what is wrong with it, or with tools of its that are left out
+    kind: str  # its protocol
+    problem: str  # its problem, or that of its tools that are left out

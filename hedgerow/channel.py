@@ -1,7 +1,7 @@
-"""How every channel of the mesh is tuned and written to, for the SDK and for the services alike.
+"""Settings of all gRPC channels of the SDK and the services, and functions for their calls.
 
-gRPC's defaults find a frozen peer after a minute and wait up to two minutes before they try a dead one again. Both are
-far past any budget here.
+With gRPC's defaults a channel detects a frozen peer after a minute, and waits up to two minutes before it connects
+again. Both exceed any budget here.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ _IN_TURN = json.dumps({"loadBalancingConfig": [{"round_robin": {}}]})
 def open_channel(
     target: str, options: tuple[tuple[str, int | str], ...] = (), tls: Tls | None = None
 ) -> grpc.aio.Channel:
-    """Open a channel to `target` (`host:port`, `unix:path`, `xds:///name`); it connects when first used.
+    """Open a channel to `target` (`host:port`, `unix:path`, `xds:///name`); it connects at its first use.
 
-    gRPC's own list of addresses, `ipv4:10.0.0.1:50051,10.0.0.2:50051`, is used in turn. `options` are stronger than
-    `CHANNEL_OPTIONS` of the same name. Without `tls` it is plain text. With it, an `xds:///` target follows what the
-    control plane says of certificates, and `tls` where that says nothing.
+    With gRPC's list of addresses, `ipv4:10.0.0.1:50051,10.0.0.2:50051`, calls use them in turn. `options` override
+    `CHANNEL_OPTIONS` of the same name. Without `tls` it is plain text. With `tls`, an `xds:///` target uses the control
+    plane's certificate settings, and `tls` if there are none.
     """
     # Of two options of one name gRPC takes the first.
     if tls is None:
@@ -75,25 +75,25 @@ def _credentials(target: str, tls: Tls) -> grpc.ChannelCredentials:
 
 
 def _name(tls: Tls) -> tuple[tuple[str, str], ...]:
-    """gRPC then checks the certificate against this name instead of the target's."""
+    """The channel option with which gRPC checks the certificate against this name instead of the target's."""
     return (("grpc.ssl_target_name_override", tls.server_name),) if tls.server_name else ()
 
 
 def channel_options(target: str) -> tuple[tuple[str, int | str], ...]:
-    """`CHANNEL_OPTIONS` and the time that a peer may be silent, and for a list of addresses that calls go to all of
-    them: by default gRPC takes the first."""
-    connect = ("grpc.min_reconnect_backoff_ms", connect_timeout_ms())  # also the time that one attempt may take
+    """`CHANNEL_OPTIONS` and the ping timeout, and for a list of addresses the policy that uses all of them: by default
+    gRPC uses the first."""
+    connect = ("grpc.min_reconnect_backoff_ms", connect_timeout_ms())  # also the time limit of one attempt
     options = (*CHANNEL_OPTIONS, *ping_timeout_options(ping_timeout_ms()), connect)
     return (*options, ("grpc.service_config", _IN_TURN)) if "," in target else options
 
 
 def ping_timeout_ms() -> int:
-    """How long a channel waits for the answer to a ping, before it takes its peer for dead and fails all its calls.
+    """How long a channel waits for the answer to a ping, before it considers its peer dead and fails all its calls.
 
-    `HEDGEROW_PING_TIMEOUT_MS`, by default 900: a frozen peer is found in less than 2 s. Where processes get no core
-    for a second (throttled containers, busy machines), a larger value keeps their connections. Measured with SIGSTOP: a
-    peer that stands still for 1 s loses no call, and for 2 s all calls of its connection; with 3,000 ms it loses none
-    in 2 s and all in 5 s. A caller that stands still for 5 s loses none.
+    `HEDGEROW_PING_TIMEOUT_MS`, by default 900: a frozen peer is detected in less than 2 s. If processes get no CPU for
+    a second (throttled containers, busy machines), a larger value keeps their connections. Measured with SIGSTOP: a
+    peer that is stopped for 1 s loses no call, and for 2 s all calls of its connection; with 3,000 ms it loses none in
+    2 s and all in 5 s. A caller that is stopped for 5 s loses none.
 
     Raises ValueError for a value that is no whole number from 100 to 60,000.
     """
@@ -105,23 +105,24 @@ def ping_timeout_ms() -> int:
 
 
 def connect_timeout_ms() -> int:
-    """How long one attempt to connect may take: a second, or as long as a peer may leave a ping without an answer.
+    """The time limit of one attempt to connect: a second, or the ping timeout if that is longer.
 
-    A peer without a core accepts a connection, because its kernel does, and says nothing yet.
+    The kernel of a peer without CPU accepts a connection, but the peer does not answer yet.
     """
     return max(_CONNECT_TIMEOUT_MS, ping_timeout_ms())
 
 
 def ping_timeout_options(timeout_ms: int) -> tuple[tuple[str, int], ...]:
-    """For channels and servers. `keepalive_timeout_ms` alone leaves a frozen peer in place for a minute: the HTTP/2
-    layer has a ping timeout of its own."""
+    """Options for channels and servers. `keepalive_timeout_ms` alone detects a frozen peer only after a minute: the
+    HTTP/2 layer has its own ping timeout."""
     return ("grpc.keepalive_timeout_ms", timeout_ms), ("grpc.http2.ping_timeout_ms", timeout_ms)
 
 
 async def send(call: Any, request: Message) -> bool:
-    """Send one message of a call that takes many; False when the call is over, and reading from it raises the reason.
+    """Send one message of a call with a stream of requests; False if the call is over: reading from it then raises the
+    reason.
 
-    In place of `call.write`, which forgets that: where the other side has refused the call meanwhile, it makes the
+    It replaces `call.write`, which loses that reason: if the other side has refused the call meanwhile, it makes the
     status INTERNAL, "Internal error from Core" (grpcio 1.85; its request iterators do the same).
     """
     if call.done():
@@ -141,14 +142,14 @@ async def send(call: Any, request: Message) -> bool:
 
 
 async def done_sending(call: Any) -> None:
-    """Close this side of a call that takes many messages, if it is not over."""
+    """Close this side of a call with a stream of requests, if it is not over."""
     with suppress(grpc.RpcError, grpc.aio.InternalError):
         await call.done_writing()
 
 
 async def answer(call: Any) -> Any:
-    """The response of a unary call, in the place of `await call`: where the waiting task is cancelled, the call is
-    cancelled by `cancel`."""
+    """The response of a unary call, in place of `await call`: if the waiting task is cancelled, `cancel` cancels the
+    call."""
     if (task := getattr(call, "_call_response", None)) is None:
         return await call
     try:
@@ -160,10 +161,10 @@ async def answer(call: Any) -> Any:
 
 
 def cancel(call: Any) -> None:
-    """Cancel a unary call, if it is not over, in the place of `call.cancel`.
+    """Cancel a unary call, if it is not over, in place of `call.cancel`.
 
-    `call.cancel` also cancels the task that waits for gRPC's core, and that task alone frees the call's memory: 1,180
-    bytes of each such call are lost for good (grpcio 1.85.1). Here the task goes on until the core ends the call.
+    `call.cancel` also cancels the task that waits for gRPC's core, and only that task frees the call's memory: 1,180
+    bytes of each such call are lost (grpcio 1.85.1). Here the task continues until the core ends the call.
     """
     if (core := getattr(call, "_cython_call", None)) is None:
         call.cancel()  # a release that names it otherwise loses the bytes
