@@ -64,8 +64,8 @@ async def posted(
     """One streamed call by HTTP of what answers with the simulated provider's words. Raises RuntimeError where it does
     not."""
     began, first, read = time.perf_counter(), 0.0, b""
-    told = {"content-type": "application/json", **(headers or {})}
-    async with session.post(url, data=body, headers=told) as response:
+    all_headers = {"content-type": "application/json", **(headers or {})}
+    async with session.post(url, data=body, headers=all_headers) as response:
         async for data in response.content.iter_any():
             read += data
             if not first and _WORD in read:

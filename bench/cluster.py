@@ -46,9 +46,9 @@ class Cluster:
         `{"a": {"b": 1}}` is sent as JSON."""
         prefix = f"HEDGEROW_{module.rpartition('.')[2].upper()}_"
         address = address or an_address()
-        told = {f"{prefix}{key.upper()}": _text(value) for key, value in {"address": address, **settings}.items()}
+        own = {f"{prefix}{key.upper()}": _text(value) for key, value in {"address": address, **settings}.items()}
         command = (sys.executable, "-m", "bench.fixed_given", module)
-        return await self.run(ServiceSpec(name, module, address, {**self._bootstrap(name), **told}, command))
+        return await self.run(ServiceSpec(name, module, address, {**self._bootstrap(name), **own}, command))
 
     async def llm(self, name: str = "llm", **settings: Any) -> ServiceProcess:
         """Start a simulated llm service."""

@@ -54,13 +54,13 @@ async def run(progress: Progress) -> dict[str, object]:
 
         progress(f"{SAMPLES} calls on each of {', '.join(paths)}, in turns")
         ways = {name: partial(asked, path=name) for name in paths}
-        told = {name: milliseconds(timings) for name, timings in (await in_turns(ways, SAMPLES, WARM_UP)).items()}
+        summaries = {name: milliseconds(timings) for name, timings in (await in_turns(ways, SAMPLES, WARM_UP)).items()}
         progress(f"{SAMPLES} exact hits")
         hits = await in_turns({"exact_hit": hit}, SAMPLES, WARM_UP)
-    direct_ms = told["direct"]["total_ms"]
+    direct_ms = summaries["direct"]["total_ms"]
     return {
-        **told,
-        "added_ms": {name: added(told[name]["total_ms"], direct_ms) for name in ("floor", "gateway")},
+        **summaries,
+        "added_ms": {name: added(summaries[name]["total_ms"], direct_ms) for name in ("floor", "gateway")},
         "exact_hit_ms": percentiles(hits["exact_hit"]),
         "samples": SAMPLES,
     }

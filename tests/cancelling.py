@@ -63,7 +63,7 @@ async def settled() -> None:
 async def _played(scene: Scene, number: int, moment: Moment) -> bool:
     """Whether the coroutine was cancelled at the await of that `number`."""
     unhandled = list[dict[str, Any]]()
-    asyncio.get_running_loop().set_exception_handler(lambda _, told: unhandled.append(told))
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
     async with scene() as work:
         steps = _Steps(work, number, moment)
         task = asyncio.create_task(steps)
@@ -84,12 +84,12 @@ async def _played(scene: Scene, number: int, moment: Moment) -> bool:
 
 async def _disturbed(scene: Scene, number: int, disturb: Callable[[asyncio.Task[object]], object]) -> bool:
     """Whether the coroutine ran for so many turns."""
-    loop, told = asyncio.get_running_loop(), list[bool]()
+    loop, looked = asyncio.get_running_loop(), list[bool]()
     unhandled = list[dict[str, Any]]()
-    loop.set_exception_handler(lambda _, told: unhandled.append(told))
+    loop.set_exception_handler(lambda _, looked: unhandled.append(looked))
     async with scene() as work:
         task = asyncio.create_task(work)
-        with _after_turns(loop, number, partial(_look, task, told, disturb)):
+        with _after_turns(loop, number, partial(_look, task, looked, disturb)):
             await asyncio.wait({task})
             await settled()
         if not task.cancelled() and (problem := task.exception()):
@@ -97,12 +97,12 @@ async def _disturbed(scene: Scene, number: int, disturb: Callable[[asyncio.Task[
     del work, task
     gc.collect(1)
     assert not unhandled, f"unhandled exceptions: {unhandled}"
-    return bool(told)
+    return bool(looked)
 
 
-def _look(task: asyncio.Task[object], told: list[bool], disturb: Callable[[asyncio.Task[object]], object]) -> None:
+def _look(task: asyncio.Task[object], looked: list[bool], disturb: Callable[[asyncio.Task[object]], object]) -> None:
     if not task.done():
-        told.append(True)
+        looked.append(True)
         disturb(task)
 
 

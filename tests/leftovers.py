@@ -25,10 +25,10 @@ async def nothing_left() -> AsyncIterator[None]:
     unhandled, unclosed = list[str](), list[str]()
     handler, finalizer = loop.get_exception_handler(), loop._asyncgen_finalizer_hook  # type: ignore[attr-defined]
 
-    def hear(loop: asyncio.AbstractEventLoop, told: dict[str, Any]) -> None:
+    def hear(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         # gRPC's one poller may wake the closed loop of an earlier test.
-        if not told["message"].startswith("Exception in callback PollerCompletionQueue._handle_events"):
-            unhandled.append(f"{told['message']}: {told.get('exception')!r}")
+        if not context["message"].startswith("Exception in callback PollerCompletionQueue._handle_events"):
+            unhandled.append(f"{context['message']}: {context.get('exception')!r}")
 
     def finalize(generator: Any) -> None:
         code = getattr(generator, "ag_code", None)  # gRPC's, in Cython, has none

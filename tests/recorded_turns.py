@@ -34,8 +34,8 @@ def _message(reason: str, *blocks: tuple[Mapping[str, Any], list[Mapping[str, An
             yield from ({"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas)
             yield {"type": "content_block_stop", "index": index}
         usage = {**_USAGE, "output_tokens": 89, "output_tokens_details": {"thinking_tokens": 20}}
-        told = {"stop_reason": reason, "stop_sequence": None, "stop_details": None, "container": None}
-        yield {"type": "message_delta", "delta": told, "usage": usage}
+        delta = {"stop_reason": reason, "stop_sequence": None, "stop_details": None, "container": None}
+        yield {"type": "message_delta", "delta": delta, "usage": usage}
         yield {"type": "message_stop"}
 
     return tuple(events())

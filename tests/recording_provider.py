@@ -157,7 +157,7 @@ def _in_form(events: Events, body: Mapping[str, Any]) -> Events:
     said = "yes" if "structured_outputs" in body else '{"city": "Tokyo"}' if form and form["type"] != "text" else ""
     if not said:
         return events
-    told = json.dumps(events).replace('"Tok"', json.dumps(said)).replace('"yo."', '""')
-    told = told.replace('"Tokyo."', json.dumps(said))
-    changed: Events = json.loads(told)
+    encoded = json.dumps(events).replace('"Tok"', json.dumps(said)).replace('"yo."', '""')
+    encoded = encoded.replace('"Tokyo."', json.dumps(said))
+    changed: Events = json.loads(encoded)
     return changed

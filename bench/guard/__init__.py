@@ -96,5 +96,5 @@ async def _requests(progress: Progress) -> dict[str, Any]:
         progress(f"{BLOCKS} blocks of {BLOCK} questions of {len(TENANTS)} tenants in turns")
         ways = {tenant: partial(block, tenant=tenant) for tenant in TENANTS}
         blocks = await in_turns(ways, BLOCKS, WARM_UP)
-    told = {name: milliseconds([*chain(*timings)]) for name, timings in blocks.items()}
-    return {"n": BLOCKS * BLOCK, **told}
+    summaries = {name: milliseconds([*chain(*timings)]) for name, timings in blocks.items()}
+    return {"n": BLOCKS * BLOCK, **summaries}

@@ -39,8 +39,8 @@ Seen = tuple[float, Usage]  # milliseconds to the first text
 
 async def measure(cluster: Cluster) -> dict[str, dict[str, float]]:
     """First texts and the share of cached tokens of each policy."""
-    told = {f"vllm__{name}": value for name, value in _ENGINE.items()}
-    llms = [await cluster.start(f"llm-{number}", "services.llm", model_name=_MODEL, **told) for number in (1, 2)]
+    own = {f"vllm__{name}": value for name, value in _ENGINE.items()}
+    llms = [await cluster.start(f"llm-{number}", "services.llm", model_name=_MODEL, **own) for number in (1, 2)]
     at = {_MODEL: [llm.spec.address for llm in llms]}
     ways = {}
     for name, policy in POLICIES.items():

@@ -10,13 +10,13 @@ from pathlib import Path
 from launcher.catalog.errors import CatalogError, ConversionFailed, Damaged
 from launcher.catalog.placing import forget_downloads, locked, place
 from launcher.catalog.records import Entry, entry
-from launcher.catalog.steps import Report, Step, unheard
+from launcher.catalog.steps import Report, Step, ignore
 from launcher.catalog.store import cache_folder, damage, home, is_whole, offered_folder, partial_folder
 
 
 def pull(
     names: Sequence[str],
-    progress: Report = unheard,
+    progress: Report = ignore,
     *,
     given: Path | None = None,
     form: str = "",
@@ -33,13 +33,13 @@ def pull(
         _refuse_format(each, form)
     placed = [each for each in wanted if _pull(each, progress, given, form, read_files)]
     if placed:
-        with locked(placed[0].name, unheard):  # the models are there: a wait for this is not worth a line
+        with locked(placed[0].name, ignore):  # the models are there: a wait for this is not worth a line
             for each in placed:
                 forget_downloads(each)
     return {each.name: home(each.name) for each in wanted}
 
 
-def remove(name: str, progress: Report = unheard) -> list[Path]:
+def remove(name: str, progress: Report = ignore) -> list[Path]:
     """Remove a model and its downloads. Returns the removed folders. Raises `UnknownModel`."""
     wanted = entry(name)
     found = [folder for folder in (cache_folder() / name, partial_folder() / name) if folder.exists()]

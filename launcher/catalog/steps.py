@@ -23,5 +23,5 @@ class Step:
 Report = Callable[[Step], None]
 
 
-def unheard(_: Step) -> None:
+def ignore(_: Step) -> None:
     """Ignore a report."""

@@ -89,6 +89,6 @@ def _on_this_network(file: Path, project: str) -> Composed:
         started.wait_healthy(fields.get("depends_on", ()))
         planned.run(name)
     started.wait_healthy(planned.services)
-    told = planned.settings("gateway")
-    started.grpc, started.http = told["HEDGEROW_GATEWAY_ADDRESS"], told["HEDGEROW_GATEWAY_HTTP_ADDRESS"]
+    settings = planned.settings("gateway")
+    started.grpc, started.http = settings["HEDGEROW_GATEWAY_ADDRESS"], settings["HEDGEROW_GATEWAY_HTTP_ADDRESS"]
     return started

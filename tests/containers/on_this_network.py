@@ -92,8 +92,8 @@ class Plan:
         """The image's own check, asked at the service's own address."""
         _, *test = inspect("image", self.services[name]["image"])["Config"]["Healthcheck"]["Test"]
         command = " ".join(test).replace("127.0.0.1:", f"{self.hosts[name]}:")
-        told = self.services[name]["healthcheck"]
-        often = ["--health-interval", told["start_interval"], "--health-start-period", told["start_period"]]
+        check = self.services[name]["healthcheck"]
+        often = ["--health-interval", check["start_interval"], "--health-start-period", check["start_period"]]
         return ["--health-cmd", command, *often]
 
     def _mount(self, volume: str | Fields) -> str:

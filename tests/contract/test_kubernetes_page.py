@@ -49,8 +49,8 @@ def test_kubectl_takes_what_is_created(tmp_path: Path) -> None:
     tried = 0
     for _, *arguments in commands("kubectl"):
         if "create" in arguments and "tls" not in arguments:  # which reads the certificate
-            told = [str(KUBECTL), *arguments, "--dry-run=client", "-o", "yaml"]
-            done = subprocess.run(told, cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False)
+            command = [str(KUBECTL), *arguments, "--dry-run=client", "-o", "yaml"]
+            done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False)
             assert done.returncode == 0, f"{arguments}: {done.stderr}"
             made = yaml.safe_load(done.stdout)
             assert made["kind"] in ("Namespace", "Secret")

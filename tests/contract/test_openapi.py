@@ -47,8 +47,8 @@ def test_the_openapi_document_has_every_route_by_its_method(document: Any, http_
         for route in http_api._routes()
         for method in (route.methods or set()) - {"HEAD"}
     }
-    told = {(path, method.upper()) for path, operations in document["paths"].items() for method in operations}
-    assert told == served
+    documented = {(path, method.upper()) for path, operations in document["paths"].items() for method in operations}
+    assert documented == served
 
 
 @pytest.mark.parametrize(
@@ -66,8 +66,8 @@ def test_a_path_of_a_wrong_base_url_leads_to_the_route(path: str, hint: str, htt
 
 def test_the_http_page_has_every_route(document: Any) -> None:
     page = (REPOSITORY / "docs/http.md").read_text()
-    told = {path.replace("{model}", "{id}") for path in document["paths"]}
-    assert {path for path in told if f"{path}`" not in page} == set()
+    documented = {path.replace("{model}", "{id}") for path in document["paths"]}
+    assert {path for path in documented if f"{path}`" not in page} == set()
 
 
 def test_a_tier_has_the_names_that_stand_for_a_model(document: Any) -> None:

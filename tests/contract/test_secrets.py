@@ -88,7 +88,7 @@ def test_a_url_with_a_password_is_masked_in_every_setting(
 
 @pytest.mark.parametrize("cls", settings_classes(), ids=lambda cls: cls.__name__)
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("said", "expected_text"),
     [
         (f"redis_ulr: redis://:{MARK}@127.0.0.1", "redis_ulr"),
         (f"no_such_key: {MARK}", "no_such_key"),
@@ -103,7 +103,7 @@ def test_a_url_with_a_password_is_masked_in_every_setting(
 def test_an_unusable_file_is_reported_without_its_content(
     cls: type[ServiceSettings],
     said: str,
-    told: str,
+    expected_text: str,
     environment: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
@@ -111,7 +111,7 @@ def test_an_unusable_file_is_reported_without_its_content(
     (tmp_path / "settings.yaml").write_text(said)
     environment.setenv(f"{cls.model_config.get('env_prefix')}CONFIG", str(tmp_path / "settings.yaml"))
     printed = shown(cls, [], capsys)
-    assert told in printed
+    assert expected_text in printed
     assert MARK not in printed
 
 

@@ -47,8 +47,8 @@ class MarkedMesh:
     async def start(self, name: str, **settings: object) -> str:
         """Its address; `name` is the service's, with a `-` and something else where there are several."""
         self._metrics[name] = f"127.0.0.1:{free_port()}"
-        told = {"otlp_endpoint": f"http://{self.collector.address}", "metrics_address": self._metrics[name]}
-        self.processes[name] = await self.starter.start(name.partition("-")[0], **told, **settings)
+        usual = {"otlp_endpoint": f"http://{self.collector.address}", "metrics_address": self._metrics[name]}
+        self.processes[name] = await self.starter.start(name.partition("-")[0], **usual, **settings)
         return self.processes[name].spec.address
 
     async def metrics(self) -> dict[str, bytes]:

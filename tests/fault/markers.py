@@ -72,9 +72,9 @@ _FORMS = (
 )
 
 
-def places(told: Mapping[str, bytes], words: Sequence[bytes] = _FORMS) -> dict[str, list[str]]:
+def places(contents: Mapping[str, bytes], words: Sequence[bytes] = _FORMS) -> dict[str, list[str]]:
     """Where any of the words is (in lower case), and in which lines."""
-    return {name: found for name, content in told.items() if (found := _lines(content, words))}
+    return {name: found for name, content in contents.items() if (found := _lines(content, words))}
 
 
 def _lines(content: bytes, words: Sequence[bytes]) -> list[str]:

@@ -64,8 +64,8 @@ class Processes:
         address = address or f"127.0.0.1:{free_port()}"
         prefix = f"HEDGEROW_{service.upper()}_"
         environment = {f"{prefix}{name.upper()}": _text(value) for name, value in settings.items()}
-        told = {**self.environment, **environment, f"{prefix}ADDRESS": address}
-        return self.run(ServiceSpec(f"{service}-{next(self._numbers)}", _MODULES[service], address, told))
+        variables = {**self.environment, **environment, f"{prefix}ADDRESS": address}
+        return self.run(ServiceSpec(f"{service}-{next(self._numbers)}", _MODULES[service], address, variables))
 
     def run(self, spec: ServiceSpec) -> ServiceProcess:
         """A process that was started just now, as `spec` says; also one like another that has ended."""

@@ -40,7 +40,7 @@ class ShippedRedis:
         """The file that `HEDGEROW_<SERVICE>_CONFIG` names."""
         return str(self.certificates / service / "redis.yaml")
 
-    def told(self, service: str) -> dict[str, str]:
+    def settings_of(self, service: str) -> dict[str, str]:
         """The content of that file."""
         found: dict[str, str] = yaml.safe_load(Path(self.config(service)).read_text())
         return found
@@ -52,7 +52,7 @@ class ShippedRedis:
     @property
     def url(self) -> str:
         """With the password."""
-        return self.told("router")["redis_url"]
+        return self.settings_of("router")["redis_url"]
 
     def client(self) -> AbstractAsyncContextManager[Any]:
         """A client that has the password."""

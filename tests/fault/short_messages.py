@@ -24,8 +24,8 @@ class _Caller(asyncio.Protocol):
         self._h2 = H2Connection(H2Configuration(header_encoding="utf-8"))
         self._calls, self._prefix = calls, b"\0" + size.to_bytes(4)
         own = [(":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "mesh")]
-        told = [("content-type", "application/grpc"), ("te", "trailers")]
-        self._headers = [*own, *told, *([("authorization", f"Bearer {key}")] if key else [])]
+        usual = [("content-type", "application/grpc"), ("te", "trailers")]
+        self._headers = [*own, *usual, *([("authorization", f"Bearer {key}")] if key else [])]
         self._left: dict[int, int] = {}
         self._size = len(self._prefix) + size - 1
         self.ended: list[tuple[int, bool]] = []
@@ -60,13 +60,13 @@ class _Caller(asyncio.Protocol):
         if len(self.ended) == self._calls:
             self.over.set()
 
-    def _note(self, stream: int, told: dict[str, str]) -> None:
-        if "grpc-status" not in told:
+    def _note(self, stream: int, trailers: dict[str, str]) -> None:
+        if "grpc-status" not in trailers:
             return
-        packed = told.get("grpc-status-details-bin", "")
+        packed = trailers.get("grpc-status-details-bin", "")
         status = status_pb2.Status.FromString(base64.b64decode(packed + "=" * (-len(packed) % 4)))
         again = any(detail.Is(error_details_pb2.RetryInfo.DESCRIPTOR) for detail in status.details)
-        self.ended.append((int(told["grpc-status"]), again))
+        self.ended.append((int(trailers["grpc-status"]), again))
         self._left.pop(stream, None)
 
     def _send(self) -> None:

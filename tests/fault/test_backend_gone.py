@@ -108,7 +108,7 @@ async def test_killing_the_model_in_the_middle_never_truncates_in_silence(
                 assert len(broken) == len(outcomes)
                 row.detected(max(outcome.ended for outcome in broken) - killed, 0.05)
             whole = sum(outcome.ok for outcome in outcomes)
-            await until(lambda: stats(cache.spec.address), holds=lambda told: told.stores >= whole)
+            await until(lambda: stats(cache.spec.address), holds=lambda value: value.stores >= whole)
             await asyncio.sleep(0.2)  # more than a store takes
             assert (await stats(cache.spec.address)).stores == whole
 

@@ -40,8 +40,8 @@ async def test_a_gateway_without_keys_does_not_start_beyond_loopback(
     forgotten: list[dict[str, object]] = [{}, {"tenants": _KEYLESS}, {"tenants_file": str(file)}, {"workers": 2}]
     with report.case(35, "a gateway beyond loopback without keys: no tenant, tenants in settings, in a file") as row:
         launched = [
-            starter.launch("gateway", f"0.0.0.0:{free_port()}", plaintext=True, llm_addresses=_LLMS, **told)
-            for told in forgotten
+            starter.launch("gateway", f"0.0.0.0:{free_port()}", plaintext=True, llm_addresses=_LLMS, **settings)
+            for settings in forgotten
         ]
         for process in launched:
             said = await refused_start(process)

@@ -113,7 +113,7 @@ async def test_a_stopping_gateway_finishes_its_requests(starter: Processes, llm:
             await asyncio.gather(*(stream.first_text() for stream in asked))
             short = asyncio.create_task(other.until(lambda o: o.failed, within_s=20, max_tokens=1))
             children = psutil.Process(gateway.pid).children(recursive=True)
-            told = time.monotonic()
+            signalled = time.monotonic()
             gateway.signal(signal.SIGTERM)
             outcomes = await asyncio.gather(*(stream.end() for stream in asked))
             code = await gateway.wait(poll_s=0.005)
@@ -123,8 +123,8 @@ async def test_a_stopping_gateway_finishes_its_requests(starter: Processes, llm:
             assert await not_serving <= others[-1].ended + _ORDER_S
             assert all(outcome.typed for outcome in others)
             assert (code, [child for child in children if child.is_running()]) == (0, [])
-            row.detected(await not_serving - told, 0.1)
-            row.measured("exit", (exited - told) * 1000, (_GRACE_S + 0.5) * 1000)
+            row.detected(await not_serving - signalled, 0.1)
+            row.measured("exit", (exited - signalled) * 1000, (_GRACE_S + 0.5) * 1000)
 
 
 async def _not_serving(channel: grpc.aio.Channel) -> float:
@@ -148,11 +148,11 @@ async def test_a_backend_that_a_gateway_follows_stops_in_time(
     async with asking(gateway.spec.address) as caller:
         with report.case(14, f"SIGTERM of the {service}, which a gateway follows") as row:
             row.count(await caller.ask())
-            told = time.monotonic()
+            signalled = time.monotonic()
             backend.signal(signal.SIGTERM)
             asked = asyncio.create_task(_ask_on(caller, backend))
             assert await backend.wait(poll_s=0.005) == 0
-            row.measured("exit", (time.monotonic() - told) * 1000, 1_000)
+            row.measured("exit", (time.monotonic() - signalled) * 1000, 1_000)
             outcomes = await asked
             row.count(*outcomes)
             assert all(outcome.whole for outcome in outcomes)
@@ -202,8 +202,8 @@ async def _stop_under(caller: Asker, process: ServiceProcess) -> tuple[list[Outc
     """Stop a process in the middle of ten streams: how they ended, its exit code, and seconds to its exit."""
     asked = [caller.start(f"Long {number}?") for number in range(10)]
     await asyncio.gather(*(stream.first_text() for stream in asked))
-    told = time.monotonic()
+    signalled = time.monotonic()
     process.signal(signal.SIGTERM)
     outcomes = await asyncio.gather(*(stream.end() for stream in asked))
     code = await process.wait(poll_s=0.005)
-    return list(outcomes), code, time.monotonic() - told
+    return list(outcomes), code, time.monotonic() - signalled

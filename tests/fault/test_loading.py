@@ -58,7 +58,7 @@ async def test_calls_to_a_model_that_loads_wait_for_it_and_the_gateway_is_not_re
             assert await _health(gateway) == "NOT_SERVING"
             await llm.wait_serving()
             served = time.monotonic()
-            await until(lambda: _ready(http), 30, holds=lambda told: told == (200, {"status": "ready"}))
+            await until(lambda: _ready(http), 30, holds=lambda value: value == (200, {"status": "ready"}))
             row.measured("ready after the model", (time.monotonic() - served) * 1000, 200)
             assert await _health(gateway) == "SERVING"
             outcomes = await asked

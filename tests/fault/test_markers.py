@@ -77,21 +77,21 @@ async def test_data_of_callers_is_in_no_log_and_no_file(running: MarkedMesh, rep
         async with asking(running.processes["gateway"].spec.address, KEY) as caller:
             await _ask(caller, row)
         assert set(KINDS) <= {question.split()[0] for question in running.provider.asked}
-        await until(lambda: _told(running), 15)
+        await until(lambda: _all_traced(running), 15)
         if full_size:
             await until(lambda: time.monotonic() - running.began > _REPORTS_AFTER_S, 60)
-        told = await running.metrics()
+        contents = await running.metrics()
         await _end(running)
-        told["spans"] = b"\n".join(running.collector.exports)
-        told |= {name: content for name, content in files(running.folder).items() if _is_told(name)}
-        assert places(told) == {}
-        assert places(told, [_SAID.encode(), _SHOWN.encode()]) == {}
+        contents["spans"] = b"\n".join(running.collector.exports)
+        contents |= {name: content for name, content in files(running.folder).items() if _is_shared(name)}
+        assert places(contents) == {}
+        assert places(contents, [_SAID.encode(), _SHOWN.encode()]) == {}
         assert running.strangers() == {}
         assert not list(running.home.rglob("core*"))
         assert not (running.home / ".cache" / "Microsoft").exists()  # where ONNX Runtime collects before it reports
 
 
-def _is_told(name: str) -> bool:
+def _is_shared(name: str) -> bool:
     """Whether the file is there for others than the process that wrote it."""
     return name.endswith(".log") or name.startswith("home/")
 
@@ -164,7 +164,7 @@ async def _asked(caller: Asker, row: Row, text: str, **fields: Any) -> Any:
     return outcome
 
 
-def _told(running: MarkedMesh) -> bool:
+def _all_traced(running: MarkedMesh) -> bool:
     """Whether spans of every service that makes some have come."""
     services = {span.service for spans in running.collector.traces.values() for span in spans}
     return {"gateway", "llm", "cache", "vision", "audio"} <= services

@@ -114,8 +114,8 @@ async def test_messages_that_are_one_byte_short_share_the_room_of_bodies(
                 )
             )
         row.count(*outcomes)
-        told = set(itertools.chain(*ended))
-        assert told == {(code_pb2.RESOURCE_EXHAUSTED, True), (code_pb2.DEADLINE_EXCEEDED, False)}
+        ended_with = set(itertools.chain(*ended))
+        assert ended_with == {(code_pb2.RESOURCE_EXHAUSTED, True), (code_pb2.DEADLINE_EXCEEDED, False)}
         assert [each for each in outcomes if not each.ok] == []
         row.measured("resident memory", peak_mib(gateway), container_mib("gateway"), " MiB", slack=1)
         assert (await hostile.ask("x " * 100_000)).ok  # the room is there again

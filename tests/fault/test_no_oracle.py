@@ -49,17 +49,17 @@ class Got:
         """The report of the answer, without times, the answer's own names and the length of its prompt."""
         if self.final is None:
             return f"{self.code.name}: {self._plain(' '.join(self.said))}"
-        told = pb.Final()
-        told.CopyFrom(self.final)
+        shown = pb.Final()
+        shown.CopyFrom(self.final)
         for name in ("trace_id", "text", "ttft_ms", "total_ms", "budget_ms", "usable_ms"):
-            told.ClearField(name)
-        told.cache.ClearField("key")
-        for stage in told.stages:
+            shown.ClearField(name)
+        shown.cache.ClearField("key")
+        for stage in shown.stages:
             stage.spent_ms = stage.started_ms = stage.budget_ms = 0
-        for made in told.decisions:
+        for made in shown.decisions:
             made.at_ms = 0
             made.subject = re.sub(r"#\d", "#", made.subject)  # which of the replicas it is, chance decides
-        return self._plain(str(told))
+        return self._plain(str(shown))
 
     @staticmethod
     def _plain(text: str) -> str:
@@ -224,9 +224,9 @@ async def test_no_answer_and_no_error_names_an_address_a_port_or_a_file(
                     await _ask_for_everything(caller)
                     heard += caller.heard
             row.tally(ok=sum(got.final is not None for got in heard), failed=sum(got.final is None for got in heard))
-            told = "\n".join(itertools.chain(*(got.said for got in heard)))
+            shown = "\n".join(itertools.chain(*(got.said for got in heard)))
             expected = [f"{MODEL}#1", f"{MODEL}#2", "hedge", "retry", "failover", "breaker", "budget"]
-            assert [word for word in expected if word not in told] == []
+            assert [word for word in expected if word not in shown] == []
             assert len({got.code for got in heard}) > 3, {got.code for got in heard}
             secrets = [*gone, nobody, llm.address, second.address, *(each.spec.address for each in gateways)]
             hidden = [secret.rpartition(":") for secret in secrets]

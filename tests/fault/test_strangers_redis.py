@@ -48,7 +48,7 @@ async def _answer(starter: Processes, llm: FaultyLlm, text: str, **cache: object
         outcome = await caller.ask(text)
         assert outcome.ok, outcome
         if _verdict(outcome) == pb.CACHE_VERDICT_MISS:
-            await until(lambda: stats(own.spec.address), _WITHIN_S, holds=lambda told: told.entries > before)
+            await until(lambda: stats(own.spec.address), _WITHIN_S, holds=lambda value: value.entries > before)
     return outcome
 
 

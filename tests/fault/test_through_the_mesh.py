@@ -160,11 +160,11 @@ async def test_stopping_one_replica_of_a_pair_costs_nothing(
     leaving, load = replicas.pairs[service][0], Load(replicas.caller, full_size, max_tokens=20)
     with report.case(14, f"SIGTERM of one {service} (mesh), {RATE} requests/s") as row:
         await load.send(50)
-        told = time.monotonic()
+        signalled = time.monotonic()
         leaving.signal(signal.SIGTERM)
         sending = asyncio.create_task(load.send(150))
         code = await leaving.wait(poll_s=0.005)
-        row.measured("exit", (time.monotonic() - told) * 1000, GRACE_MS + 500)
+        row.measured("exit", (time.monotonic() - signalled) * 1000, GRACE_MS + 500)
         await sending
         outcomes = await load.outcomes()
         row.count(*outcomes)
@@ -177,10 +177,10 @@ async def test_streams_that_outlast_a_gateways_grace_end_in_a_typed_way(replicas
     with report.case(15, "SIGTERM of one gateway (mesh), streams longer than its grace") as row:
         asked = [replicas.caller.start(f"Long {n}?", max_tokens=1_000, bypass=True) for n in range(10)]
         await asyncio.gather(*(stream.first_text() for stream in asked))
-        told = time.monotonic()
+        signalled = time.monotonic()
         leaving.signal(signal.SIGTERM)
         code = await leaving.wait(poll_s=0.005)
-        row.measured("exit", (time.monotonic() - told) * 1000, GRACE_MS + 500)
+        row.measured("exit", (time.monotonic() - signalled) * 1000, GRACE_MS + 500)
         outcomes = await asyncio.gather(*(stream.end() for stream in asked))
         row.count(*outcomes)
         assert code == 0

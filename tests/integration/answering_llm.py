@@ -41,8 +41,8 @@ class AnsweringLlm(ScriptedLlm):
         if last.content.startswith(BUSY) and last.content not in self._refused:
             self._refused.add(last.content)
             return [Refusal("RESOURCE_EXHAUSTED", "busy", "BUSY", retry_delay_ms=_BUSY_MS)]
-        told = next((message.content for message in request.messages if "red circle" in message.content), "")
-        return [*words(*("A red ", "circle.") if told else ("Paris", ".")), end()]
+        labels = next((message.content for message in request.messages if "red circle" in message.content), "")
+        return [*words(*("A red ", "circle.") if labels else ("Paris", ".")), end()]
 
 
 def _call(name: str) -> list[Any]:

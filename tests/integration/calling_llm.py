@@ -83,4 +83,4 @@ async def start_gateway(start: Start, llm: CallingLlm, sources: dict[str, Any], 
 
 async def listed(client: AsyncClient, *names: str) -> None:
     """Return when these tools can be called."""
-    await until(client.tools, holds=lambda told: {tool.name for tool in told[0]} >= set(names))
+    await until(client.tools, holds=lambda value: {tool.name for tool in value[0]} >= set(names))

@@ -42,9 +42,9 @@ class _MallInfo(ctypes.Structure):
 def allocated() -> int:
     """Bytes that were given out, and not given back."""
     gc.collect()
-    told = ctypes.CDLL(None).mallinfo2
-    told.restype = _MallInfo
-    return int(told().uordblks)
+    mallinfo = ctypes.CDLL(None).mallinfo2
+    mallinfo.restype = _MallInfo
+    return int(mallinfo().uordblks)
 
 
 async def settled() -> int:

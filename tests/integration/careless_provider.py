@@ -37,8 +37,8 @@ class CarelessProvider:
 
 
 async def _send(response: web.StreamResponse, chunk: dict[str, Any]) -> None:
-    told = {"id": "c", "object": "chat.completion.chunk", "created": 0, "model": "careless", **chunk}
-    await response.write(f"data: {json.dumps(told)}\n\n".encode())
+    event = {"id": "c", "object": "chat.completion.chunk", "created": 0, "model": "careless", **chunk}
+    await response.write(f"data: {json.dumps(event)}\n\n".encode())
 
 
 @asynccontextmanager

@@ -69,6 +69,6 @@ async def raw(gateway: HttpGateway) -> AsyncIterator[tuple[asyncio.StreamReader,
 def post(path: str, body: Any, **headers: str) -> bytes:
     """A request, as bytes."""
     content = json.dumps(body).encode()
-    told = {"host": "localhost", "content-type": "application/json", "content-length": str(len(content)), **headers}
-    lines = [f"POST {path} HTTP/1.1", *(f"{name.replace('_', '-')}: {value}" for name, value in told.items())]
+    sent = {"host": "localhost", "content-type": "application/json", "content-length": str(len(content)), **headers}
+    lines = [f"POST {path} HTTP/1.1", *(f"{name.replace('_', '-')}: {value}" for name, value in sent.items())]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + content

@@ -86,8 +86,8 @@ class OneSlot:
         answer = await self.http.post(CHAT, json={"model": "m", "messages": SAID, "max_tokens": 5_000}, headers=by(key))
         if answer.status_code == 200:
             return PER_MINUTE
-        told = re.search(r"(\d+) of \d+ tokens a minute left", answer.json()["error"]["message"])
-        return int(told[1]) if told else -1
+        quoted = re.search(r"(\d+) of \d+ tokens a minute left", answer.json()["error"]["message"])
+        return int(quoted[1]) if quoted else -1
 
     async def is_free(self) -> bool:
         """Whether another one gets an answer."""
@@ -277,6 +277,6 @@ async def test_cancelling_a_request_cancels_its_call_to_another_service(
     mesh.cache.hold = mesh.llm.counting = None
     counted = {"model": "m", "messages": [{"role": "user", "content": "?"}]}
     # The tenant has one slot.
-    await until(lambda: mesh.http.post(COUNTING, json=counted, headers=by(key)), holds=lambda told: told.is_success)
+    await until(lambda: mesh.http.post(COUNTING, json=counted, headers=by(key)), holds=lambda value: value.is_success)
     mesh.llm.script = [*words("Paris"), end()]
     await until(lambda: mesh.left(key), holds=lambda left: left == PER_MINUTE)  # no tokens

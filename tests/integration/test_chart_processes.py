@@ -87,20 +87,20 @@ class Node:
             line = line.replace("--port 6379", f"--port {self.ports[name, name]}").replace("/data", mounts["/data"])
             spec = ServiceSpec(name, "", address, command=(redis_binary(), *line.split()), speaks="redis")
         else:
-            told = {key: self._here(text, workload, mounts) for key, text in self._told(workload).items()}
+            variables = {key: self._here(text, workload, mounts) for key, text in self._variables(workload).items()}
             service = identity(workload)
-            told[f"HEDGEROW_{service.upper()}_ADDRESS"] = address  # the image's
-            spec = ServiceSpec(name, f"services.{service}", address, told)
+            variables[f"HEDGEROW_{service.upper()}_ADDRESS"] = address  # the image's
+            spec = ServiceSpec(name, f"services.{service}", address, variables)
         self.processes[name] = ServiceProcess(spec, self.folder / "logs")
         return self.processes[name]
 
-    def _told(self, workload: Manifest) -> dict[str, str]:
+    def _variables(self, workload: Manifest) -> dict[str, str]:
         """The container's variables, with what Secrets hold."""
-        told = environment(workload, "")
+        variables = environment(workload, "")
         for variable in container(workload)["env"]:
             if reference := variable.get("valueFrom", {}).get("secretKeyRef"):
-                told[variable["name"]] = SECRETS[reference["key"]]
-        return told
+                variables[variable["name"]] = SECRETS[reference["key"]]
+        return variables
 
     async def passes(self, name: str, probe: str) -> bool:
         """Whether the container's probe passes, asked as a kubelet does."""
@@ -118,7 +118,7 @@ class Node:
         if "exec" in given:
             workload = self.answer.workloads[name]
             command = [each.replace("6379", str(self.ports[name, name])) for each in given["exec"]["command"]]
-            beside = {"PATH": f"{Path(redis_binary()).parent}:{os.environ['PATH']}", **self._told(workload)}
+            beside = {"PATH": f"{Path(redis_binary()).parent}:{os.environ['PATH']}", **self._variables(workload)}
             asking = await asyncio.create_subprocess_exec(*command, env=beside)
             return await asyncio.wait_for(asking.wait(), WAIT_S) == 0
         page = given["httpGet"]

@@ -78,7 +78,7 @@ def another(folder: Path) -> Iterator[tuple[Popen[str], Path]]:
             process.terminate()
 
 
-def told(*arguments: str) -> dict[str, Any]:
+def mesh_status(*arguments: str) -> dict[str, Any]:
     code, out = cli(*arguments, "--json")
     assert code == 0, out
     answer: dict[str, Any] = json.loads(out)
@@ -87,14 +87,14 @@ def told(*arguments: str) -> dict[str, Any]:
 
 async def test_a_key_is_made_and_revoked_while_the_mesh_runs_and_nothing_starts_again(mesh: Mesh) -> None:
     pids, at = {name: mesh.up.pid(name) for name in ("gateway", "router", "llm-quick")}, ("--mesh", str(mesh.file))
-    made = told("keys", "create", "acme", *at)
+    made = mesh_status("keys", "create", "acme", *at)
     await mesh.answers(made["key"], 200)
     assert mesh.asked(FIRST) == 200
     assert "# our first customer" in mesh.file.read_text()
-    told("keys", "revoke", made["id"], *at)
+    mesh_status("keys", "revoke", made["id"], *at)
     await mesh.answers(made["key"], 401)
     assert mesh.asked(FIRST) == 200
-    other = told("keys", "create", "next", "--new", *at)
+    other = mesh_status("keys", "create", "next", "--new", *at)
     await mesh.answers(other["key"], 200)
     assert {name: mesh.up.pid(name) for name in pids} == pids
     refused = await run("keys", "create", "nxt", *at)
@@ -104,7 +104,7 @@ async def test_a_key_is_made_and_revoked_while_the_mesh_runs_and_nothing_starts_
 
 async def test_a_key_that_expires_is_refused_from_then_on_with_the_time(mesh: Mesh) -> None:
     at = ("--mesh", str(mesh.file))
-    made, over = told("keys", "create", "acme", "--expires", "1h", *at), "2020-01-31T18:00:00Z"
+    made, over = mesh_status("keys", "create", "acme", "--expires", "1h", *at), "2020-01-31T18:00:00Z"
     await mesh.answers(made["key"], 200)
     mesh.file.write_text(mesh.file.read_text().replace(made["expires"], over))
     await mesh.answers(made["key"], 401)
@@ -113,16 +113,16 @@ async def test_a_key_that_expires_is_refused_from_then_on_with_the_time(mesh: Me
             await client.models.list()
     assert refused.value.code == "key_expired"
     assert f"authorization: this API key expired at {over}" in refused.value.message
-    listed = {key["id"]: key for key in told("keys", "list", *at)["keys"]}
+    listed = {key["id"]: key for key in mesh_status("keys", "list", *at)["keys"]}
     assert (listed[made["id"]]["expires"], listed[made["id"]]["expired"]) == (over, True)
     assert f"expired {over}" in cli("keys", "list", *at)[1]
     assert mesh.asked(FIRST) == 200
-    told("keys", "revoke", made["id"], *at)
+    mesh_status("keys", "revoke", made["id"], *at)
 
 
 async def test_the_models_that_are_served_are_listed_with_a_key(mesh: Mesh) -> None:
     at = ("--state-dir", str(mesh.up.state_dir))
-    listed = told("models", "served", *at, "--api-key", FIRST)
+    listed = mesh_status("models", "served", *at, "--api-key", FIRST)
     assert listed["url"] == mesh.http
     assert [(model["name"], model["tier"]) for model in listed["models"]] == [("quick", "fast")]
     assert {"auto", "fast", "quality"} <= set(listed["others"])
@@ -158,12 +158,12 @@ async def test_down_ends_the_mesh_and_with_it_what_follows_its_logs(tmp_path: Pa
         following = await launch("logs", "--follow", "--tail", "1", *at)
         assert following.stdout
         assert await following.stdout.readline()
-        ended = told("down", *at)["ended"]
+        ended = mesh_status("down", *at)["ended"]
         assert ended == [{"state_dir": str(state), "pid": process.pid, "services": ["router", "llm-quick", "gateway"]}]
         assert process.wait(30) == 0
         shown, _ = await following.communicate()
     assert following.returncode == 0
     assert b"gateway | " in shown  # also the lines of its end
     assert cli("down", *at) == (0, f"no mesh runs in {state}: nothing to end\n")
-    assert told("down", *at) == {"ended": []}
+    assert mesh_status("down", *at) == {"ended": []}
     assert cli("logs", "router", *at)[0] == 0  # also of one that has ended

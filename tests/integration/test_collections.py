@@ -90,7 +90,7 @@ async def test_a_document_is_found_survives_a_kill_and_is_gone_when_removed(star
 async def test_hostile_documents_are_refused_by_name_and_harm_no_other_document(start_cache: StartCache) -> None:
     _, client = await start_cache()
     await client.put("docs", "redis.md", REDIS)
-    for source, text, told in (
+    for source, text, printed in (
         ("nul.txt", "ELF\0\0", "document.text: text without NUL characters, got one at 3"),
         ("large.txt", "word " * 2_000_000, "request: at most 4194304 bytes, got 10000"),
         ("larger.txt", "word " * 250_000, "document: at most 1048576 bytes, got 1250000 bytes"),
@@ -98,7 +98,7 @@ async def test_hostile_documents_are_refused_by_name_and_harm_no_other_document(
     ):
         with pytest.raises(InvalidArgument) as refused:
             await client.put("docs", source, text)
-        assert refused.value.message.startswith(told)
+        assert refused.value.message.startswith(printed)
     for name in ("a/b", "../docs", "", "שם", "d" * 58):
         with pytest.raises(InvalidArgument, match="collection: 1 to 57 letters"):
             await client.put(name, "redis.md", REDIS)
@@ -136,18 +136,18 @@ async def test_the_command_puts_what_has_changed_and_removes_what_is_gone(
         (folder / name).write_text(text)
     where = ("--cache", process.spec.address, "--tenant", "acme", "--json")
 
-    async def told(*arguments: str) -> tuple[int | None, dict[str, object]]:
+    async def run_json(*arguments: str) -> tuple[int | None, dict[str, object]]:
         code, out, _ = await run("collection", *arguments, *where)
         return code, json.loads(out)
 
     put = ("put", "docs", str(folder), "--base", str(folder), "--prune")
-    first, again = await told(*put), await told(*put)
+    first, again = await run_json(*put), await run_json(*put)
     counts = {"removed": 0, "snippets": 32, "failed": [], "address": process.spec.address}
     assert first == (0, {"caches": [{**counts, "put": 2, "unchanged": 0, "embedded": 32}]})
     assert again == (0, {"caches": [{**counts, "put": 0, "unchanged": 2, "embedded": 0}]})
     (folder / "redis.md").unlink()
     (folder / "broken.txt").write_bytes(b"\xff\xfe\xfa")
-    code, pruned = await told(*put)
+    code, pruned = await run_json(*put)
     (cache,) = pruned["caches"]  # type: ignore[misc, index]
     assert code == 1
     assert (cache["removed"], cache["unchanged"], [each["source"] for each in cache["failed"]]) == (
@@ -155,10 +155,10 @@ async def test_the_command_puts_what_has_changed_and_removes_what_is_gone(
         1,
         ["broken.txt"],
     )
-    code, listed = await told("list", "docs")
+    code, listed = await run_json("list", "docs")
     assert [each["source"] for each in listed["caches"][0]["documents"]] == ["in/gateway.md"]  # type: ignore[index]
     code, out, _ = await run("collection", "search", "docs", "part number 12", "--limit", "1", *where[:-1])
     assert code == 0
     assert "in/gateway.md (Gateway › Part 12)" in out
-    code, refused = await told("search", "none", "anything")
+    code, refused = await run_json("search", "none", "anything")
     assert (code, refused["error"]["reason"]) == (1, "NO_COLLECTION")  # type: ignore[index]

@@ -53,7 +53,7 @@ async def test_a_stored_answer_is_for_its_end_user_alone_and_all_go_with_their_t
         assert await asked(CAPITAL) == {"verdict": "bypass", "reason": "no_user"}
         for name in ("anna", "bert"):
             assert await verdict(CAPITAL, user=name) == "miss"
-            await until(lambda name=name: verdict(CAPITAL, user=name), holds=lambda told: told == "exact")
+            await until(lambda name=name: verdict(CAPITAL, user=name), holds=lambda value: value == "exact")
         near = {"min_similarity": 0.6}
         assert await verdict(ALIKE, user="carl", hedgerow=near) == "miss"
         assert await verdict(ALIKE, hedgerow={**near, "end_user": "dora"}) == "miss"
@@ -61,7 +61,7 @@ async def test_a_stored_answer_is_for_its_end_user_alone_and_all_go_with_their_t
         assert await verdict(CAPITAL, user="anna", safety_identifier="x") == "miss"
         assert await verdict(CAPITAL, safety_identifier="anna") == "exact", "the same end users, named by another field"
         assert await verdict(CAPITAL, key="test", user="anna") == "miss"
-        await until(lambda: verdict(CAPITAL, key="test", user="anna"), holds=lambda told: told == "exact")
+        await until(lambda: verdict(CAPITAL, key="test", user="anna"), holds=lambda value: value == "exact")
         assert await asked(CAPITAL) == {"verdict": "bypass", "reason": "no_user"}
 
         removed = await http.request("DELETE", "/v1/cache", headers={"authorization": "Bearer secret"})
@@ -81,14 +81,14 @@ async def test_an_anthropic_client_and_the_sdk_name_the_same_end_user(
         httpx.AsyncClient(base_url=gateway.url, timeout=20) as http,
     ):
 
-        async def told(name: str) -> str:
+        async def verdict_of(name: str) -> str:
             asked = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": CAPITAL}]}
             body = {**asked, "metadata": {"user_id": name}}
             reply = await http.post("/v1/messages", json=body, headers={"x-api-key": "secret"}, timeout=20)
             return str(reply.json()["hedgerow"]["cache"]["verdict"])
 
-        assert await told("anna") == "miss"
-        await until(lambda: told("anna"), holds=lambda verdict: verdict == "exact")
+        assert await verdict_of("anna") == "miss"
+        await until(lambda: verdict_of("anna"), holds=lambda verdict: verdict == "exact")
         own = await client.ask(CAPITAL, model="m", max_tokens=9, end_user="anna")
         assert (own.text, own.cache.verdict) == ("Paris.", "exact")
         assert (await client.ask(CAPITAL, model="m", max_tokens=9, end_user="bert")).cache.verdict == "miss"

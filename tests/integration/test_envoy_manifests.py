@@ -108,9 +108,9 @@ async def test_the_region_is_envoys_own(tmp_path: Path) -> None:
     )
     try:
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=20) as page:
-            told = await until(lambda: _bootstrap(page), WAIT_S)
-        assert told["node"]["locality"] == {"region": "west"}
-        assert told["node"]["id"] == "edge"
+            bootstrap = await until(lambda: _bootstrap(page), WAIT_S)
+        assert bootstrap["node"]["locality"] == {"region": "west"}
+        assert bootstrap["node"]["id"] == "edge"
     finally:
         with suppress(ProcessLookupError):
             process.terminate()

@@ -112,5 +112,5 @@ def test_a_setting_that_is_refused_names_the_variable_that_holds_it(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mesh.yaml").write_text("models: {a: {url: http://127.0.0.1:9/v1}}\n")
     monkeypatch.setenv("HEDGEROW_GATEWAY_BREAKER", '{"open_ms": 5}')
-    told = CliRunner().invoke(app, ["check"]).stderr
-    assert "breaker.open_ms of gateway, from the variable HEDGEROW_GATEWAY_BREAKER: no longer a setting" in told
+    printed = CliRunner().invoke(app, ["check"]).stderr
+    assert "breaker.open_ms of gateway, from the variable HEDGEROW_GATEWAY_BREAKER: no longer a setting" in printed

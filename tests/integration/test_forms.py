@@ -77,8 +77,8 @@ async def test_a_repaired_answer_replaces_what_was_streamed(gateway: HttpGateway
     provider.says(PROSE, FIVE)
     tokens: list[str] = []
     async with hedgerow.AsyncClient(gateway.process.spec.address) as client:
-        told = {"on_token": tokens.append, "on_replaced": lambda text: tokens.append(f"→ {text}")}
-        answer = await client.ask("2 + 3?", model="m", json_schema=SCHEMA, repair=True, **told)
+        hooks = {"on_token": tokens.append, "on_replaced": lambda text: tokens.append(f"→ {text}")}
+        answer = await client.ask("2 + 3?", model="m", json_schema=SCHEMA, repair=True, **hooks)
     assert "".join(tokens) == f"{PROSE[0]}→ {FIVE[0]}"
     assert (answer.text, forms(answer.decisions)) == (FIVE[0], ["repaired"])
     again = provider.asked[1]["messages"]
@@ -213,7 +213,7 @@ async def test_a_cascade_that_streams_at_once_is_replaced_by_the_better_answer(s
         shown = [""]
         async with hedgerow.AsyncClient(running.process.spec.address) as client:
             await until(
-                lambda: client.ask("2 + 3?", tier="fast"), holds=lambda told: "router:unavailable" not in told.degraded
+                lambda: client.ask("2 + 3?", tier="fast"), holds=lambda got: "router:unavailable" not in got.degraded
             )
             stream = client.stream("2 + 3?", cascade=["rules"], cascade_at_once=True)
             async for event in stream:

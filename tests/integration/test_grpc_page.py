@@ -31,17 +31,17 @@ def run(gateway: HttpGateway, folder: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("tenant", "told"),
+    ("tenant", "printed"),
     [
         ({"keys": [digest("sesame")]}, r"Paris\.\nm, \d+ of 2000 ms, trace [0-9a-f]{32}\n"),
         ({"keys": [digest("other")]}, r"UNAUTHENTICATED KEY_UNKNOWN \{.*'trace_id': '[0-9a-f]{32}'.*\} 0\n"),
     ],
 )
 async def test_the_client_prints_the_answer_or_what_the_error_says(
-    start: Start, llm: ScriptedLlm, tmp_path: Path, tenant: dict[str, list[str]], told: str
+    start: Start, llm: ScriptedLlm, tmp_path: Path, tenant: dict[str, list[str]], printed: str
 ) -> None:
     gateway = await start_http_gateway(start, llm, tenants=json.dumps({"acme": tenant}))
-    assert re.fullmatch(told, await asyncio.to_thread(run, gateway, tmp_path))
+    assert re.fullmatch(printed, await asyncio.to_thread(run, gateway, tmp_path))
 
 
 def _named() -> Iterator[Path]:

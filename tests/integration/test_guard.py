@@ -62,8 +62,8 @@ async def test_a_guard_covers_grpc_and_http_and_nothing_private_is_logged(
         llm.script = [*words("It is called Project ", "Titan", ". ", "More."), end()]
         ended = await client.ask("What is it called?")
         assert (ended.text, ended.finish_reason) == ("It is called ", "content_filter")
-    told = await _by_http(gateway, llm)
-    assert "anna@example.com" not in told
+    reports = await _by_http(gateway, llm)
+    assert "anna@example.com" not in reports
     _assert_silent(gateway.process.log)
 
 
@@ -108,10 +108,10 @@ async def test_a_hostile_tool_result_is_withheld_for_a_guarded_tenant_alone(star
         target = gateway.process.spec.address
         async with AsyncClient(target, api_key="one") as client:
             answer = await client.ask("What is new?", mesh_tools=["news", "people"])
-        told = llm.requests[-1].messages[-1].content
-        assert "What news said is withheld" in told
-        assert "Ask [email 1]." in told
-        assert ATTACK not in told
+        content = llm.requests[-1].messages[-1].content
+        assert "The result of news is withheld" in content
+        assert "Ask [email 1]." in content
+        assert ATTACK not in content
         assert answer.degraded == ("guard:withheld",)
         assert not answer.citations
         assert {(each.action, each.subject) for each in answer.decisions if each.policy == "guard"} == {

@@ -30,9 +30,9 @@ async def test_openais_client_gets_an_answer_with_its_account(openai_: AsyncOpen
     assert answer.choices[0].finish_reason == "stop"
     assert answer.usage is not None
     assert answer.usage.total_tokens == 9
-    told = answer.model_extra["hedgerow"]
-    assert told["budget_ms"] == 5_000
-    assert [stage["name"] for stage in told["stages"]] == ["router", "llm"]
+    report = answer.model_extra["hedgerow"]
+    assert report["budget_ms"] == 5_000
+    assert [stage["name"] for stage in report["stages"]] == ["router", "llm"]
 
 
 async def test_openais_client_reads_a_stream(openai_: AsyncOpenAI) -> None:
@@ -52,7 +52,7 @@ SHOWN = [{"role": "user", "content": [{"type": "text", "text": "What?"}, PICTURE
 
 
 @pytest.mark.parametrize(
-    ("asked", "error", "said", "told"),
+    ("asked", "error", "said", "wants"),
     [
         ({"model": "gpt-9"}, openai.NotFoundError, "gpt-9", {"param": "model", "code": "model_not_found"}),
         ({"temperature": 3}, openai.BadRequestError, "0 to 2, got 3", {"param": "temperature"}),
@@ -61,12 +61,12 @@ SHOWN = [{"role": "user", "content": [{"type": "text", "text": "What?"}, PICTURE
     ids=["model", "temperature", "picture"],
 )
 async def test_openais_client_raises_what_is_wrong_with_a_request(
-    openai_: AsyncOpenAI, asked: dict[str, Any], error: type[openai.APIStatusError], said: str, told: dict[str, str]
+    openai_: AsyncOpenAI, asked: dict[str, Any], error: type[openai.APIStatusError], said: str, wants: dict[str, str]
 ) -> None:
     """The other limits: tests/unit/gateway/http/dialects."""
     with pytest.raises(error, match=said) as caught:
         await openai_.chat.completions.create(**{**QUESTION, **asked})
-    assert {name: getattr(caught.value, name) for name in told} == told
+    assert {name: getattr(caught.value, name) for name in wants} == wants
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -160,8 +160,8 @@ async def test_an_error_after_a_heartbeat_is_an_event_of_the_stream(start: Start
     async with httpx.AsyncClient(base_url=gateway.url, timeout=20) as http:
 
         def ask() -> Awaitable[httpx.Response]:
-            told = {"x-hedgerow-budget-ms": str(next(budgets))}
-            return http.post(PATH, json={**QUESTION, "stream": True}, headers=told)
+            more = {"x-hedgerow-budget-ms": str(next(budgets))}
+            return http.post(PATH, json={**QUESTION, "stream": True}, headers=more)
 
         answer = await until(ask, holds=lambda answer: answer.status_code == 200)
     *pings, last = answer.text.rstrip().split("\n")

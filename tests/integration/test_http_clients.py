@@ -43,11 +43,11 @@ def ask(gateway: HttpGateway) -> Ask:
 
     async def ask(name: str) -> dict[str, Any]:
         if name.endswith(".js"):
-            told = await output("node", SCRIPTS / name, *given, NODE_PATH=str(installed.node()))
+            printed = await output("node", SCRIPTS / name, *given, NODE_PATH=str(installed.node()))
         else:
             python = installed.python(name.removeprefix("with_").removesuffix(".py")) / "python"
-            told = await output(python, SCRIPTS / name, *given)
-        code, out, err = told
+            printed = await output(python, SCRIPTS / name, *given)
+        code, out, err = printed
         assert code == 0, err
         return json.loads(out.splitlines()[-1])
 

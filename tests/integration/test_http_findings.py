@@ -123,9 +123,9 @@ async def test_openais_accumulators_accept_findings(openai_: AsyncOpenAI) -> Non
 async def test_a_response_in_progress_has_the_findings(openai_: AsyncOpenAI) -> None:
     stream = await openai_.responses.create(**RESPONSE, stream=True, extra_body=wanted())
     events = [event async for event in stream]
-    told = {"response.in_progress": lambda event: (event.response.model_extra or {}).get("hedgerow", "")}
+    reports = {"response.in_progress": lambda event: (event.response.model_extra or {}).get("hedgerow", "")}
     texts = {"response.output_text.delta": lambda event: event.delta}
-    in_order([(told | texts)[event.type](event) for event in events if event.type in told | texts])
+    in_order([(reports | texts)[event.type](event) for event in events if event.type in reports | texts])
     assert [event.sequence_number for event in events] == list(range(len(events)))
     assert events[-1].response.model_extra["hedgerow"]["patches"] == LATE["patches"]
 
@@ -133,11 +133,11 @@ async def test_a_response_in_progress_has_the_findings(openai_: AsyncOpenAI) -> 
 async def test_a_message_has_the_findings_in_separate_deltas(anthropic_: AsyncAnthropic) -> None:
     stream = await anthropic_.messages.create(**MESSAGE, stream=True, extra_body=wanted())
     *events, last, _ = [event async for event in stream]
-    told = {
+    reports = {
         "message_delta": lambda event: event.model_extra["hedgerow"],
         "content_block_delta": lambda event: event.delta.text,
     }
-    in_order([told[event.type](event) for event in events if event.type in told])
+    in_order([reports[event.type](event) for event in events if event.type in reports])
     assert (last.delta.stop_reason, last.usage.output_tokens) == ("end_turn", 2)
     async with anthropic_.messages.stream(**MESSAGE, extra_body=wanted()) as messages:
         whole = await messages.get_final_message()

@@ -72,9 +72,9 @@ async def test_a_translation_is_asked_of_the_audio_service(openai_: AsyncOpenAI,
     heard = await openai_.audio.translations.create(model="whisper-1", file=SPOKEN)
     assert heard.text == "Hello there. Goodbye."
     assert audio.requests[0].options.translate
-    told = await openai_.audio.translations.create(model="whisper-1", file=SPOKEN, response_format="verbose_json")
-    assert (told.language, told.duration) == ("english", 4)
-    assert [each.text for each in told.segments or []] == ["Hello there.", "Goodbye."]
+    translated = await openai_.audio.translations.create(model="whisper-1", file=SPOKEN, response_format="verbose_json")
+    assert (translated.language, translated.duration) == ("english", 4)
+    assert [each.text for each in translated.segments or []] == ["Hello there.", "Goodbye."]
     with pytest.raises(openai.BadRequestError, match="prompt"):
         await openai_.audio.translations.create(model="whisper-1", file=SPOKEN, prompt="x")
 
@@ -127,15 +127,15 @@ async def test_an_endpoint_without_its_service_is_not_offered(start: Start, llm:
 
 
 async def test_openais_client_has_texts_classified_by_the_guard(openai_: AsyncOpenAI) -> None:
-    told = await openai_.moderations.create(input=["Write to anna@example.com.", "Hello."])
-    assert told.model == "hedgerow-guard"
-    assert [result.flagged for result in told.results] == [True, False]
-    categories = told.results[0].categories
+    moderated = await openai_.moderations.create(input=["Write to anna@example.com.", "Hello."])
+    assert moderated.model == "hedgerow-guard"
+    assert [result.flagged for result in moderated.results] == [True, False]
+    categories = moderated.results[0].categories
     assert (categories.harassment, categories.model_extra) == (
         False,
         {"injection": False, "secrets": False, "personal": True},
     )
-    assert told.results[0].category_applied_input_types.hate == []
+    assert moderated.results[0].category_applied_input_types.hate == []
     with pytest.raises(openai.NotFoundError, match="hedgerow-guard"):
         await openai_.moderations.create(input="Hello.", model="omni-moderation-latest")
 
@@ -195,12 +195,12 @@ async def test_a_tenant_removes_no_entry_but_its_own(
     gateway = await start_http_gateway(start, llm, **settings)
     async with httpx.AsyncClient(base_url=gateway.url, timeout=20) as http:
         acme, umbra = ({"x-api-key": key} for key in ("secret", "test"))
-        hit = await until(lambda: _asked(http, acme), holds=lambda told: told.get("key"))  # it is in the cache
+        hit = await until(lambda: _asked(http, acme), holds=lambda value: value.get("key"))  # it is in the cache
         assert (await http.delete("/v1/cache", headers=umbra)).json() == {"removed": 0}
         assert (await http.delete(f"/v1/cache/{hit['key']}", headers=umbra)).json() == {"removed": 0}
         assert (await _asked(http, acme))["verdict"] == "exact"
         assert (await http.delete(f"/v1/cache/{hit['key']}", headers=acme)).json() == {"removed": 1}
-        await until(lambda: _asked(http, acme), holds=lambda told: told.get("key"))
+        await until(lambda: _asked(http, acme), holds=lambda value: value.get("key"))
         assert (await http.delete("/v1/cache/anything", headers=umbra)).status_code == 400
         assert (await http.get("/v1/cache/stats", headers=umbra)).status_code == 501
         assert (await http.delete("/v1/cache", headers=acme)).json() == {"removed": 1}

@@ -169,10 +169,10 @@ async def test_all_answers_come_back_in_one_piece(http: httpx.AsyncClient, provi
     provider.chat = _THREE
     reply = await http.post("/v1/chat/completions", json={"model": "gpt", **_ask(n=3)}, headers=_headers(_RICH))
     assert reply.status_code == 200, reply.text
-    told = reply.json()
-    said = [(each["index"], each["message"]["content"], each["finish_reason"]) for each in told["choices"]]
+    body = reply.json()
+    said = [(each["index"], each["message"]["content"], each["finish_reason"]) for each in body["choices"]]
     assert said == [(0, "Tokyo.", "stop"), (1, "It is Tokyo", "length"), (2, "Japan's is Tokyo.", "stop")]
-    assert told["usage"]["completion_tokens"] == told["hedgerow"]["completion_tokens"] == 60
+    assert body["usage"]["completion_tokens"] == body["hedgerow"]["completion_tokens"] == 60
 
 
 async def test_all_answers_come_back_in_a_stream(http: httpx.AsyncClient, provider: RecordingProvider) -> None:
@@ -230,8 +230,8 @@ async def test_a_field_that_the_other_api_does_not_have_is_left_out_where_that_i
     reply = await http.post("/v1/chat/completions", json=body, headers=asked)
     assert (reply.status_code, reply.headers["x-hedgerow-omitted"]) == (200, "seed, metadata, verbosity")
     changes = reply.json()["hedgerow"]["changes"]
-    told = [(each["from"], each["by"]) for each in changes if each["what"] == "field_omitted"]
-    assert told == [(name, "request") for name in ("seed", "metadata", "verbosity")]
+    omitted = [(each["from"], each["by"]) for each in changes if each["what"] == "field_omitted"]
+    assert omitted == [(name, "request") for name in ("seed", "metadata", "verbosity")]
     (sent,) = provider.asked
     assert not {"seed", "metadata", "verbosity"} & sent.body.keys()
     reply = await http.post("/v1/chat/completions", json={**body, "n": 2}, headers=asked)

@@ -63,9 +63,9 @@ async def test_openais_client_has_as_many_choices_as_it_asks_for(openai_: AsyncO
     assert {choice.message.content for choice in answer.choices} == {"a0!", "a1!", "a2!"}
     assert answer.usage
     assert (answer.usage.prompt_tokens, answer.usage.completion_tokens) == (21, 6)
-    told = answer.model_extra["hedgerow"]
-    assert len(told["choices"]) == 3
-    assert {each["cache"]["reason"] for each in told["choices"]} == {"request"}
+    report = answer.model_extra["hedgerow"]
+    assert len(report["choices"]) == 3
+    assert {each["cache"]["reason"] for each in report["choices"]} == {"request"}
     assert sorted(request.sampling.seed for request in llm.requests) == [7, 8, 9]
     assert all(b'"n"' not in request.original.body for request in llm.requests)
 
@@ -92,10 +92,10 @@ async def test_a_stream_without_usage_has_the_account_beside_the_last_finish(htt
     reply = await http.post(CHATS, json={**QUESTION, "n": 2, "stream": True})
     *events, done, _ = reply.text.split("\n\n")
     assert done == "data: [DONE]"
-    told = [json.loads(event.removeprefix("data: ")) for event in events]
-    assert ["hedgerow" in each for each in told].count(True) == 1
-    assert "hedgerow" in told[-1]
-    assert told[-1]["choices"][0]["finish_reason"] == "stop"
+    parsed = [json.loads(event.removeprefix("data: ")) for event in events]
+    assert ["hedgerow" in each for each in parsed].count(True) == 1
+    assert "hedgerow" in parsed[-1]
+    assert parsed[-1]["choices"][0]["finish_reason"] == "stop"
 
 
 async def test_completions_have_several_choices_as_well(openai_: AsyncOpenAI, http: httpx.AsyncClient) -> None:
@@ -107,9 +107,9 @@ async def test_completions_have_several_choices_as_well(openai_: AsyncOpenAI, ht
     reply = await http.post(COMPLETIONS, json={"model": "m", "prompt": "Hello?", "n": 2, "stream": True})
     *events, done, _ = reply.text.split("\n\n")
     assert done == "data: [DONE]"
-    told = [json.loads(event.removeprefix("data: ")) for event in events]
-    assert {each["choices"][0]["index"] for each in told} == {0, 1}
-    assert len(told[-1]["hedgerow"]["choices"]) == 2
+    parsed = [json.loads(event.removeprefix("data: ")) for event in events]
+    assert {each["choices"][0]["index"] for each in parsed} == {0, 1}
+    assert len(parsed[-1]["hedgerow"]["choices"]) == 2
 
 
 @pytest.fixture

@@ -66,10 +66,10 @@ async def test_a_question_is_compared_with_others_only_in_the_language_of_the_em
     for language, (first, alike) in PRIVATE.items():
         before = await stored(cache)
         assert (await asked(gateway, first, "anna"))["verdict"] == "miss", language
-        await until(lambda first=first: asked(gateway, first, "anna"), holds=lambda told: told["verdict"] == "exact")
+        await until(lambda first=first: asked(gateway, first, "anna"), holds=lambda got: got["verdict"] == "exact")
         await until(lambda: stored(cache), holds=lambda number, before=before: number > before)
-        told = await asked(gateway, alike, "bert")
-        found = (told["verdict"], told.get("reason"))
+        got = await asked(gateway, alike, "bert")
+        found = (got["verdict"], got.get("reason"))
         assert found == (("semantic", None) if language == "en" else ("miss", "language")), language
-        assert ("similarity" in told) is (language == "en")
+        assert ("similarity" in got) is (language == "en")
         assert (await asked(gateway, first, "bert"))["verdict"] == "exact", language

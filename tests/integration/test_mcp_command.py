@@ -36,9 +36,9 @@ def adopting() -> Iterator[None]:
 
 
 @asynccontextmanager
-async def server(script: str, told: list[str]) -> AsyncIterator[Any]:
+async def server(script: str, notices: list[str]) -> AsyncIterator[Any]:
     """A server that is a script for `sh`; gives what takes messages to it."""
-    async with mcp_streams.command(["sh", "-c", script], {}, ToolSettings(), told.append) as (_, outgoing):
+    async with mcp_streams.command(["sh", "-c", script], {}, ToolSettings(), notices.append) as (_, outgoing):
         yield outgoing
 
 
@@ -86,17 +86,17 @@ async def test_a_server_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
 
 
 async def test_a_server_that_takes_no_more_messages_is_of_no_more_use() -> None:
-    told = Told()
-    async with server("read line; exec 0<&-; sleep 298", told) as outgoing:
+    notices = Notices()
+    async with server("read line; exec 0<&-; sleep 298", notices) as outgoing:
         sending = asyncio.create_task(_send_for_ever(outgoing))
         async with asyncio.timeout(30):
-            await told.something.wait()
+            await notices.something.wait()
         sending.cancel()
         await asyncio.wait({sending})
-    assert told == ["it accepts no more messages"]
+    assert notices == ["it accepts no more messages"]
 
 
-class Told(list[str]):
+class Notices(list[str]):
     """Why a connection is of no more use."""
 
     def __init__(self) -> None:

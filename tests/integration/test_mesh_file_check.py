@@ -41,17 +41,17 @@ async def test_a_value_that_a_service_would_refuse_is_reported_at_its_line(tmp_p
     file.write_text(WRONG)
     code, out, _ = await run("check", str(file), "--json")
     assert code == 2
-    told = {each["path"]: (each["line"], each["column"], each["message"]) for each in json.loads(out)["problems"]}
-    assert told == {
+    problems = {each["path"]: (each["line"], each["column"], each["message"]) for each in json.loads(out)["problems"]}
+    assert problems == {
         "models.remote.options.http_version": (5, 21, "it must be '1.1' or '2', got 3"),
         "models.remote.options.colour": (6, 15, "no such setting"),
-        "models.local.settings.grace": (10, 23, told["models.local.settings.grace"][2]),
+        "models.local.settings.grace": (10, 23, problems["models.local.settings.grace"][2]),
         "cache.settings.similarity_threshold": (11, 42, "it must be less than or equal to 1, got '2'"),
         "gateway.settings.hedge.max_shares": (12, 57, "no such setting; did you mean max_share?"),
-        "gateway.settings.hedge.mode": (12, 36, told["gateway.settings.hedge.mode"][2]),
+        "gateway.settings.hedge.mode": (12, 36, problems["gateway.settings.hedge.mode"][2]),
     }
-    assert "did you mean grace_ms?" in told["models.local.settings.grace"][2]
-    assert told["gateway.settings.hedge.mode"][2].endswith("got 'often'")
+    assert "did you mean grace_ms?" in problems["models.local.settings.grace"][2]
+    assert problems["gateway.settings.hedge.mode"][2].endswith("got 'often'")
 
 
 async def test_a_tenants_value_that_the_gateway_would_refuse_is_reported_at_its_line(tmp_path: Path) -> None:

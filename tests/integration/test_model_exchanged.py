@@ -20,8 +20,8 @@ pytestmark = pytest.mark.timeout(300)
 
 def says(provider: RecordingProvider, text: str) -> None:
     begin, delta, _, *end = CHAT
-    told = {**delta["choices"][0], "delta": {"content": text}}
-    provider.chat = [begin, {**delta, "choices": [told]}, *end]
+    choice = {**delta["choices"][0], "delta": {"content": text}}
+    provider.chat = [begin, {**delta, "choices": [choice]}, *end]
 
 
 async def test_answers_of_an_exchanged_model_are_never_served(tmp_path: Path) -> None:
@@ -53,11 +53,11 @@ async def test_answers_of_an_exchanged_model_are_never_served(tmp_path: Path) ->
                 reply = await http.post("/v1/chat/completions", json=body)
                 if reply.status_code != 200:
                     return f"status {reply.status_code}", ""
-                told = reply.json()
-                return told["choices"][0]["message"]["content"], told["hedgerow"]["cache"]["verdict"]
+                body = reply.json()
+                return body["choices"][0]["message"]["content"], body["hedgerow"]["cache"]["verdict"]
 
             for model in ("m", "auto"):
-                await until(lambda model=model: asked(model), holds=lambda told: told == ("Old.", "exact"))
+                await until(lambda model=model: asked(model), holds=lambda value: value == ("Old.", "exact"))
             line = f"{file} is in force: router started again, llm-m started again"
             write(new.url)
             meanwhile = []
@@ -67,7 +67,7 @@ async def test_answers_of_an_exchanged_model_are_never_served(tmp_path: Path) ->
                 await asyncio.sleep(0.02)
             await in_force
             for model in ("m", "auto"):
-                await until(lambda model=model: asked(model), holds=lambda told: told == ("New.", "exact"))
+                await until(lambda model=model: asked(model), holds=lambda value: value == ("New.", "exact"))
                 for _ in range(5):
                     assert await asked(model) == ("New.", "exact"), meanwhile
             assert ("Old.", "exact") in meanwhile, "the old table gives the old answer"

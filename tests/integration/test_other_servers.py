@@ -155,8 +155,8 @@ async def test_vllms_server_is_served_like_an_engine_of_our_own(server: VllmServ
         assert text == " is Paris."
         assert "1024 tokens" in (await service.refusal(ask("hello " * 2000)))[2]
         replies = [reply async for reply in service.stub.Generate(ask(FRANCE, top_logprobs=1), timeout=60)]
-        told = "".join(logprob.token for reply in replies for logprob in reply.logprobs)
-        assert told.startswith(OF_VLLM)
+        tokens = "".join(logprob.token for reply in replies for logprob in reply.logprobs)
+        assert tokens.startswith(OF_VLLM)
 
 
 async def test_the_servers_messages_api_answers_like_our_own(server: VllmServer, tmp_path: Path) -> None:

@@ -42,8 +42,8 @@ async def test_the_tenant_that_floods_is_refused_and_the_other_is_answered(start
             await asyncio.sleep(0.02)
         await asyncio.gather(*flooding)
     assert {*answered} == {200}
-    told = [json.loads(each.content) for each in refusals]
-    assert all("times its fair share of the recent work" in each["error"]["message"] for each in told)
+    problems = [json.loads(each.content) for each in refusals]
+    assert all("times its fair share of the recent work" in each["error"]["message"] for each in problems)
     assert all(each.headers["retry-after"] for each in refusals)
-    (decision,) = told[0]["hedgerow"]["decisions"]
+    (decision,) = problems[0]["hedgerow"]["decisions"]
     assert (decision["policy"], decision["action"]) == ("shed", "refused")

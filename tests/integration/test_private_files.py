@@ -36,8 +36,8 @@ def open_to_others(folder: Path) -> dict[str, str]:
 
 async def test_the_caches_file_and_folders_are_its_owners(tmp_path: Path) -> None:
     address, state = f"127.0.0.1:{free_port()}", tmp_path / "state"
-    told = {"HEDGEROW_CACHE_ADDRESS": address, "HEDGEROW_CACHE_DATABASE": str(state / "in" / "cache.db")}
-    environment = {**os.environ, **told, "HOME": str(state)}  # where the converted model is kept
+    own = {"HEDGEROW_CACHE_ADDRESS": address, "HEDGEROW_CACHE_DATABASE": str(state / "in" / "cache.db")}
+    environment = {**os.environ, **own, "HOME": str(state)}  # where the converted model is kept
     # Not as `hedgerow up` starts it, which has an umask for what is not ours.
     process = await asyncio.create_subprocess_exec(sys.executable, "-m", "services.cache", env=environment)
     try:

@@ -138,8 +138,8 @@ async def test_azures_client_names_the_model_in_the_path(
         said = await client.chat.completions.create(model=model, messages=[message])
         assert said.choices[0].message.content == "Tokyo."
         stream = await client.chat.completions.create(model=model, messages=[message], stream=True)
-        told = [chunk.choices[0].delta.content or "" async for chunk in stream if chunk.choices]
-        assert "".join(told) == "Tokyo."
+        deltas = [chunk.choices[0].delta.content or "" async for chunk in stream if chunk.choices]
+        assert "".join(deltas) == "Tokyo."
         assert {asked.body["model"] for asked in provider.asked} == {"gpt-x"}
     async with openai.AsyncAzureOpenAI(**azures, max_retries=0) as client:
         provider.says = says

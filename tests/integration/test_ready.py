@@ -23,9 +23,9 @@ class Gateway:
 
     def __init__(self, folder: Path, **settings: str):
         grpc, http, metrics = (f"127.0.0.1:{port}" for port in free_ports(3))
-        told = {"address": grpc, "http_address": http, "metrics_address": metrics, "router_address": ""}
-        told |= {"cache_address": "", **settings}
-        environment = {f"HEDGEROW_GATEWAY_{name.upper()}": value for name, value in told.items()}
+        usual = {"address": grpc, "http_address": http, "metrics_address": metrics, "router_address": ""}
+        usual |= {"cache_address": "", **settings}
+        environment = {f"HEDGEROW_GATEWAY_{name.upper()}": value for name, value in usual.items()}
         self.grpc, self.http, self.metrics = grpc, f"http://{http}", f"http://{metrics}"
         self.process = ServiceProcess(ServiceSpec("gateway", "services.gateway", grpc, environment), folder)
 

@@ -138,6 +138,6 @@ async def test_the_fixed_text_is_an_answer_where_it_is_allowed(gateway: HttpGate
         fixed = await client.ask("What?", budget_ms=300, allow_fallback=True)
         ((_, item),) = [pair async for pair in client.batch(["What?"], budget_ms=300, allow_fallback=True)]
     assert isinstance(item, hedgerow.Answer)
-    told = [(answer.complete, answer.is_fallback) for answer in (whole, cut, fixed, item)]
-    assert told == [(True, False), (False, False), (False, True), (False, True)]
+    kinds = [(answer.complete, answer.is_fallback) for answer in (whole, cut, fixed, item)]
+    assert kinds == [(True, False), (False, False), (False, True), (False, True)]
     assert (cut.text, fixed.text) == ("It is", item.text)

@@ -20,15 +20,15 @@ ours = socket.socket(fileno=0)
 orders = ours.makefile("rb")
 for answer in json.loads(sys.argv[1]):
     order = json.loads(orders.readline())
-    told = [(each["name"], each["service"], each["environment"]) for each in order["members"]]
-    print(order["number"], told, flush=True)
+    members = [(each["name"], each["service"], each["environment"]) for each in order["members"]]
+    print(order["number"], members, flush=True)
     ours.sendall(b"".join(json.dumps(each).encode() + b"\\n" for each in answer))
 sys.exit(3)
 """
 
 
-def members(told: str = "") -> ServiceSpec:
-    environment = {"HEDGEROW_LLM_OPENAI__API_KEY": "secret", "TOLD": told}
+def members(endpoint: str = "") -> ServiceSpec:
+    environment = {"HEDGEROW_LLM_OPENAI__API_KEY": "secret", "TOLD": endpoint}
     return ServiceSpec.together("hedgerow", [ServiceSpec("llm-a", "services.llm", "127.0.0.1:1", environment)])
 
 

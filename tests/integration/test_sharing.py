@@ -158,5 +158,5 @@ async def test_each_service_counts_its_calls(scene: Scene) -> None:
     await scene.ask()
     async with httpx.AsyncClient(timeout=30) as client:
         for name, address in scene.metrics.items():
-            told = (await client.get(f"http://{address}/metrics")).text
-            assert SERVICES[name] in told, name
+            page = (await client.get(f"http://{address}/metrics")).text
+            assert SERVICES[name] in page, name

@@ -66,8 +66,8 @@ async def test_redis_has_neither_ids_nor_texts_nor_anything_for_ever(redis: Redi
         for key in await client.keys("*"):
             kind = await client.type(key)
             read = {b"string": client.get, b"hash": client.hgetall}.get(kind)
-            told = f"{key} {await read(key) if read else await client.zrange(key, 0, -1)}"
-            assert not any(word in told for word in ("secret", "Capital", "anna")), told
+            stored = f"{key} {await read(key) if read else await client.zrange(key, 0, -1)}"
+            assert not any(word in stored for word in ("secret", "Capital", "anna")), stored
             assert 0 < await client.pttl(key) <= 120_000
 
 

@@ -103,8 +103,8 @@ async def test_a_server_that_means_ill_costs_an_answer_its_time_at_most_and_othe
         address = await start_gateway(start, llm, sources, tools=limits, stages=stages)
         async with AsyncClient(address) as client:
             await listed(client, "weather", "tool_1", "orders", "large", "silent", "flood", "dead")
-            tools, told = await client.tools()
-            problems = {source.name: source.problem for source in told}
+            tools, listed_sources = await client.tools()
+            problems = {source.name: source.problem for source in listed_sources}
             assert "at most 8 tools, got 10000" in problems["many"]
             assert "tools of another source have these names, too, so ask by source/name: weather" in problems["clash"]
             assert "name: 1 to 64 letters" in problems["clash"]
@@ -188,11 +188,11 @@ async def _by_http(url: str, llm: CallingLlm) -> None:
         "hedgerow": {"mesh_tools": ["weather"], "tool_calls": 1},
     }
     async with httpx.AsyncClient(base_url=url, headers={"authorization": "Bearer acme-key"}, timeout=30) as http:
-        told = (await http.post("/v1/chat/completions", json=body)).json()
-        assert told["choices"][0]["message"]["content"] == "It rains."
-        assert told["hedgerow"]["citations"][0]["citations"][0]["source"] == "met.no"
+        reply = (await http.post("/v1/chat/completions", json=body)).json()
+        assert reply["choices"][0]["message"]["content"] == "It rains."
+        assert reply["hedgerow"]["citations"][0]["citations"][0]["source"] == "met.no"
         llm.wants = [("weather", {"query": "Oslo"})]
         body["hedgerow"] = {"mesh_tools": [{"name": "weather", "offered": True}]}
-        told = (await http.post("/v1/chat/completions", json=body)).json()
-        assert "tool:weather" in [stage["name"] for stage in told["hedgerow"]["stages"]]
-        assert told["choices"][0]["finish_reason"] == "stop"
+        reply = (await http.post("/v1/chat/completions", json=body)).json()
+        assert "tool:weather" in [stage["name"] for stage in reply["hedgerow"]["stages"]]
+        assert reply["choices"][0]["finish_reason"] == "stop"

@@ -58,10 +58,10 @@ class Suite:
     @asynccontextmanager
     async def serving(self, scenario: str, folder: Path) -> AsyncIterator[Served]:
         """The scenario's server, and in `folder`, its own, the reports about it."""
-        told: asyncio.Future[tuple[dict[str, Any], asyncio.StreamWriter]] = asyncio.get_running_loop().create_future()
+        call: asyncio.Future[tuple[dict[str, Any], asyncio.StreamWriter]] = asyncio.get_running_loop().create_future()
 
         async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            told.set_result((json.loads(await reader.readline()), writer))
+            call.set_result((json.loads(await reader.readline()), writer))
 
         client = shlex.join(map(str, (self.node, HANDED_OVER, folder / "socket")))
         async with await asyncio.start_unix_server(take, folder / "socket"):
@@ -74,7 +74,7 @@ class Suite:
             )
             try:
                 async with asyncio.timeout(WITHIN_S):
-                    server, client_is_there = await told
+                    server, client_is_there = await call
                 yield Served(process, folder, server["url"], server["context"].get("toolCalls", []), client_is_there)
             finally:
                 if process.returncode is None:
@@ -147,8 +147,8 @@ async def judged(tmp_path_factory: pytest.TempPathFactory) -> Judged:
 async def _listed(client: AsyncClient) -> list[ListedTool]:
     """When all servers have listed what they have."""
 
-    def all_there(told: Any) -> bool:
-        tools, sources = told
+    def all_there(page: Any) -> bool:
+        tools, sources = page
         listed = all(not source.problem or "left out" in source.problem for source in sources)
         return listed and {tool.name for tool in tools} >= TOOLS
 

@@ -45,8 +45,8 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Up, Up]]:
 
 
 def status(up: Up, *options: str, folder: Path | None = None) -> tuple[int | None, Any]:
-    told = ("--state-dir", str(folder or up.state_dir))
-    code, out = cli("status", *told, "--json", *options)
+    state_dir = ("--state-dir", str(folder or up.state_dir))
+    code, out = cli("status", *state_dir, "--json", *options)
     return code, {each["name"]: each for each in json.loads(out)["services"]}
 
 
@@ -63,13 +63,13 @@ async def test_status_shows_the_named_mesh_and_without_a_name_lists_the_meshes(
 ) -> None:
     for up in both:
         # A service that gets no core for 2 s is UNREACHABLE until it does.
-        _, services = await until(lambda up=up: status(up), holds=lambda told: told[0] == 0)
+        _, services = await until(lambda up=up: status(up), holds=lambda printed: printed[0] == 0)
         assert {each["health"] for each in services.values()} == {"SERVING"}
         assert services["gateway"]["address"] == up.target
     monkeypatch.chdir(both[0].state_dir.parents[2])
     for command in (["status"], ["ask", QUESTION]):
-        code, _, told = await forked.run("hedgerow_cli", *command)
-        said = " ".join(told.replace("│", " ").split())
+        code, _, printed = await forked.run("hedgerow_cli", *command)
+        said = " ".join(printed.replace("│", " ").split())
         assert code == 2
         assert "2 meshes run here, one is needed: .hedgerow/meshes/one, .hedgerow/meshes/two" in said
 
@@ -103,11 +103,11 @@ async def test_of_two_meshes_started_with_one_port_one_fails_and_the_other_goes_
             async with asyncio.timeout(60):
                 (first,), _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             refused = ups.pop(first.get_name())
-            told = b"".join(await refused.communicate()).decode()
-            assert refused.returncode == 1, told
-            assert "in use" in told
+            printed = b"".join(await refused.communicate()).decode()
+            assert refused.returncode == 1, printed
+            assert "in use" in printed
             (model,) = ups
-            await until(lambda: check_health(f"127.0.0.1:{port}", 20), holds=lambda told: told == "SERVING")
+            await until(lambda: check_health(f"127.0.0.1:{port}", 20), holds=lambda printed: printed == "SERVING")
             for _ in range(8):  # each on a connection of its own, and so at any socket of the port
                 async with hedgerow.AsyncClient(f"127.0.0.1:{port}") as client:
                     answer = await client.ask(QUESTION, model=model, cache="bypass", budget_ms=20_000)

@@ -82,8 +82,8 @@ async def test_the_command_line_asks_it_and_sees_its_services(mesh: Edited) -> N
     assert out.startswith("word word")
     assert cli("ask", "--gateway", mesh.up.target, "Say something.")[0] == 1  # a call without a key
     # A service that gets no core for 2 s is UNREACHABLE until it does.
-    told = ("status", "--state-dir", str(mesh.up.state_dir))
-    _, out = await until(lambda: cli(*told), holds=lambda ended: ended[0] == 0)
+    args = ("status", "--state-dir", str(mesh.up.state_dir))
+    _, out = await until(lambda: cli(*args), holds=lambda ended: ended[0] == 0)
     assert all(name in out for name in FIRST)
 
 
@@ -92,14 +92,14 @@ async def test_the_status_says_how_tenants_and_models_are_answered(mesh: Edited)
     with pytest.raises(hedgerow.HedgerowError):
         await ask(mesh, model="unknown")
     _, out = cli("status", "--over", "0", "--json", "--state-dir", str(mesh.up.state_dir))
-    told = json.loads(out)
-    (acme,) = (each for each in told["tenants"] if each["name"] == "acme")
-    (quick,) = (each for each in told["models"] if each["name"] == "quick")
-    assert told["window"]["since_start"]
+    got = json.loads(out)
+    (acme,) = (each for each in got["tenants"] if each["name"] == "acme")
+    (quick,) = (each for each in got["models"] if each["name"] == "quick")
+    assert got["window"]["since_start"]
     assert (
-        min(told["mesh"]["per_s"], acme["p50_ms"], acme["p99_ms"], quick["per_s"], quick["p50_ms"], quick["limit"]) > 0
+        min(got["mesh"]["per_s"], acme["p50_ms"], acme["p99_ms"], quick["per_s"], quick["p50_ms"], quick["limit"]) > 0
     )
-    assert ("acme", "MODEL_UNKNOWN") in {(each["tenant"], each["reason"]) for each in told["errors"]}
+    assert ("acme", "MODEL_UNKNOWN") in {(each["tenant"], each["reason"]) for each in got["errors"]}
 
 
 def test_a_collection_is_a_tool_of_the_mesh_without_a_setting(mesh: Edited, tmp_path: Path) -> None:
@@ -109,9 +109,9 @@ def test_a_collection_is_a_tool_of_the_mesh_without_a_setting(mesh: Edited, tmp_
     assert code == 0, out
     asked = ("ask", "--gateway", mesh.up.target, "--api-key", ACME, "--collection", "notes", "--json")
     code, out = cli(*asked, "Which port has the gateway?")
-    told = json.loads(out)
+    got = json.loads(out)
     assert code == 0, out
-    assert [citation["text"] for each in told["citations"] for citation in each["citations"]] == [
+    assert [citation["text"] for each in got["citations"] for citation in each["citations"]] == [
         "# Ports\n\nThe gateway listens on port 50050."
     ]
 
@@ -132,7 +132,7 @@ async def test_the_cache_is_warmed_counted_and_cleared(mesh: Edited, tmp_path: P
     (tmp_path / "questions.txt").write_text("How are you?\n\nWho are you?\n")
     questions = ("cache", "warm", str(tmp_path / "questions.txt"), "--gateway", mesh.up.target, "--api-key", ACME)
     assert cli(*questions) == (0, "2 asked, 0 known, 0 not kept, 0 failed\n")
-    await until(counts, holds=lambda told: told["entries"] == 2, every_s=0.2)  # it gets them after the caller
+    await until(counts, holds=lambda value: value["entries"] == 2, every_s=0.2)  # it gets them after the caller
     assert cli(*questions) == (0, "2 asked, 2 known, 0 not kept, 0 failed\n")
     assert cli(*clear) == (0, "removed 0\n")  # of the tenant `local`
     assert cli(*clear, "--tenant", "acme") == (0, "removed 2\n")
@@ -167,8 +167,8 @@ async def test_a_file_that_cannot_be_used_is_refused_with_its_lines_and_changes_
     wrong = {"url": "http://127.0.0.1:1/v1", "tier": "best", "options": {"http_version": 3}}
     text = mesh.edit("models", "good", to=wrong)
     mesh.up.wait_for(f"{mesh.file} is refused; the mesh stays as it was")
-    told = [line for line in mesh.up.lines if "models.good.tier: it must be 'fast'" in line]
-    assert told[0].startswith(f"{mesh.file}:8:11: ")
+    shown = [line for line in mesh.up.lines if "models.good.tier: it must be 'fast'" in line]
+    assert shown[0].startswith(f"{mesh.file}:8:11: ")
     mesh.edit("models", "good", "tier", to="quality")
     mesh.up.wait_for(f"{mesh.file} is refused; the mesh stays as it was", 2)  # by the service's own code
     assert any("models.good.options.http_version: it must be '1.1' or '2', got 3" in line for line in mesh.up.lines)

@@ -40,27 +40,27 @@ async def test_cached_answers_of_one_tenant_reveal_nothing_of_another(
 
     async with AsyncClient(target, api_key="secret") as acme, AsyncClient(target, api_key="test") as umbra:
 
-        async def told(client: AsyncClient, question: str, **options: Any) -> tuple[str, str, str]:
+        async def seen(client: AsyncClient, question: str, **options: Any) -> tuple[str, str, str]:
             cache_ = (await client.ask(question, model="m", min_similarity=0.6, **options)).cache
             return cache_.verdict, cache_.reason, cache_.category
 
         async def hit() -> Answer:
             return await acme.ask(TODAY, model="m")
 
-        assert (await told(acme, TODAY))[:2] == ("miss", "time_bound")
+        assert (await seen(acme, TODAY))[:2] == ("miss", "time_bound")
         await until(hit, holds=lambda answer: answer.cache.verdict == "exact")
-        assert await told(acme, ALIKE) == ("miss", "time_bound", "")  # never a semantic hit of what is for exact ones
-        assert (await told(acme, ALIKE, cache_allow=["time_bound"]))[:2] == ("miss", "")
-        assert await told(acme, PRICE) == ("miss", "", "prices")
-        assert await told(acme, "The rain, please.", cache_category="prices") == ("miss", "", "prices")
+        assert await seen(acme, ALIKE) == ("miss", "time_bound", "")  # never a semantic hit of what is for exact ones
+        assert (await seen(acme, ALIKE, cache_allow=["time_bound"]))[:2] == ("miss", "")
+        assert await seen(acme, PRICE) == ("miss", "", "prices")
+        assert await seen(acme, "The rain, please.", cache_category="prices") == ("miss", "", "prices")
 
         for _ in range(2):
-            assert await told(umbra, TODAY) == ("bypass", "time_bound", "")
-        assert (await told(umbra, PRICE))[2] == ""
+            assert await seen(umbra, TODAY) == ("bypass", "time_bound", "")
+        assert (await seen(umbra, PRICE))[2] == ""
         with pytest.raises(InvalidArgument, match=r"cache\.category: one of none is set, got prices"):
-            await told(umbra, TODAY, cache_category="prices")
+            await seen(umbra, TODAY, cache_category="prices")
         with pytest.raises(InvalidArgument, match=r"cache\.category: one of prices, got fares"):
-            await told(acme, TODAY, cache_category="fares")
+            await seen(acme, TODAY, cache_category="fares")
 
     async with AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="test", max_retries=0) as openai_:
 

@@ -37,8 +37,8 @@ async def gateway(start: Start, tmp_path: Path) -> AsyncIterator[Launch]:
 
         async def launch(workers: int = 2, tokens: int = 4, each_ms: int = 0, **settings: str) -> ServiceProcess:
             at = f"127.0.0.1:{free_port()}"
-            told = {"ADDRESS": at, "TOKENS": str(tokens), "EACH_MS": str(each_ms)}
-            environment = {f"HEDGEROW_SIMULATED_LLM_{name}": value for name, value in told.items()}
+            own = {"ADDRESS": at, "TOKENS": str(tokens), "EACH_MS": str(each_ms)}
+            environment = {f"HEDGEROW_SIMULATED_LLM_{name}": value for name, value in own.items()}
             model = ServiceProcess(ServiceSpec("model", "bench.simulated_llm", at, environment), tmp_path / "logs")
             stack.push_async_callback(model.stop)
             await model.wait_serving()
@@ -148,8 +148,8 @@ async def test_on_sigterm_all_workers_finish_their_calls_and_none_is_left(gatewa
     for each in begun:
         await asyncio.wait_for(each.wait(), WAIT_S)
     mesh.signal(signal.SIGTERM)
-    told = await asyncio.gather(*asked)
-    assert {answer.finish_reason for answer in told} == {"stop"}
+    answers = await asyncio.gather(*asked)
+    assert {answer.finish_reason for answer in answers} == {"stop"}
     assert await asyncio.wait_for(mesh.wait(), WAIT_S) == 0
     assert not any(process.is_running() for process in processes)
 

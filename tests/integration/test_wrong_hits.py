@@ -67,8 +67,8 @@ async def test_a_wrong_hit_that_is_reported_never_comes_again(
     async with httpx.AsyncClient(base_url=gateway.url, timeout=20) as http:
         body = {"key": hit.cache.key, "question": REWORDED}
         for key, tightened in (("secret", True), ("test", False)):
-            told = await http.post("/v1/cache/wrong", json=body, headers={"x-api-key": key})
-            assert told.json() == {"tightened": tightened}
+            response = await http.post("/v1/cache/wrong", json=body, headers={"x-api-key": key})
+            assert response.json() == {"tightened": tightened}
         assert (await http.post("/v1/cache/wrong", json=body)).status_code == 401
         assert (await http.post("/v1/cache/wrong", json={}, headers={"x-api-key": "secret"})).status_code == 400
         replies = [(await http.post("/v1/cache/wrong", json=body, headers={"x-api-key": "rare"})) for _ in range(3)]
@@ -110,18 +110,18 @@ async def test_a_hit_that_a_judge_refuses_is_measured_and_never_comes_again(
         assert asked[:2] == [REWORDED, "Paris."]
 
     async def stats() -> Any:
-        (told,) = json.loads((await run("cache", "stats", "--cache", address, "--json"))[1])["caches"]
-        return told
+        (value,) = json.loads((await run("cache", "stats", "--cache", address, "--json"))[1])["caches"]
+        return value
 
-    told = await until(stats, holds=lambda told: told["verified"] == len(judge.requests))
-    assert told["verified"] == told["verified_wrong"] == told["tightened"] >= 1
-    assert 0 < told["wrong_share_lower"] < told["wrong_share"] <= told["wrong_share_upper"] <= 1
-    assert told["threshold"] >= 0.8
+    value = await until(stats, holds=lambda value: value["verified"] == len(judge.requests))
+    assert value["verified"] == value["verified_wrong"] == value["tightened"] >= 1
+    assert 0 < value["wrong_share_lower"] < value["wrong_share"] <= value["wrong_share_upper"] <= 1
+    assert value["threshold"] >= 0.8
     shown = (await run("cache", "stats", "--cache", address))[1]
     assert "%" in shown
     async with httpx.AsyncClient(base_url=gateway.url, timeout=20) as http:
         by_http = (await http.get("/v1/cache/stats")).json()
-    assert (by_http["verified"], by_http["wrong_share"]) == (told["verified"], told["wrong_share"])
+    assert (by_http["verified"], by_http["wrong_share"]) == (value["verified"], value["wrong_share"])
     assert by_http["category_thresholds"] == []
 
 
@@ -152,7 +152,7 @@ async def test_decisions_of_a_judge_count_for_their_category_alone(
                 async def stats() -> Any:
                     return (await http.get("/v1/cache/stats")).json()
 
-                told = await until(stats, holds=lambda told: told["verified"])
-    places = {"category": "places", "threshold": 0.8, "verified": told["verified"], "drift": ""}
-    assert told["category_thresholds"] == [places]
+                value = await until(stats, holds=lambda value: value["verified"])
+    places = {"category": "places", "threshold": 0.8, "verified": value["verified"], "drift": ""}
+    assert value["category_thresholds"] == [places]
     assert "places" in (await run("cache", "stats", "--cache", cache.spec.address))[1]

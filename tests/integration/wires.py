@@ -41,8 +41,8 @@ class Wire(Protocol):
 async def http1(address: str, path: str, headers: Mapping[str, str], content: bytes) -> AsyncIterator[Asked]:
     """A `Wire`."""
     reader, writer = await _connected(address)
-    told = {"host": address, "content-length": str(len(content)), **headers}
-    lines = [f"POST {path} HTTP/1.1", *(f"{name}: {value}" for name, value in told.items())]
+    all_headers = {"host": address, "content-length": str(len(content)), **headers}
+    lines = [f"POST {path} HTTP/1.1", *(f"{name}: {value}" for name, value in all_headers.items())]
     writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + content)
     asked = _Http1(reader, writer)
     try:

@@ -21,10 +21,10 @@ from services.runtime.security import tls
 
 async def main(target: str, tls_dir: Path) -> None:
     ends: Counter[str] = Counter()
-    details, told = "", asyncio.create_task(asyncio.to_thread(sys.stdin.read))
+    details, ended = "", asyncio.create_task(asyncio.to_thread(sys.stdin.read))
     async with tls.dial(tls_dir) as dial, dial(target, "router") as channel:
         stub = router_pb2_grpc.RouterServiceStub(channel)
-        while not (told.done() or details):
+        while not (ended.done() or details):
             try:
                 await stub.ListModels(router_pb2.ListModelsRequest(), timeout=10)
             except grpc.aio.AioRpcError as error:
@@ -36,7 +36,7 @@ async def main(target: str, tls_dir: Path) -> None:
                 ends["OK"] += 1
             await asyncio.sleep(0.002)
     print(json.dumps({**ends, "details": details}), flush=True)
-    told.cancel()
+    ended.cancel()
 
 
 if __name__ == "__main__":

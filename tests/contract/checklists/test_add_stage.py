@@ -53,8 +53,8 @@ def test_a_stage_with_its_service_is_added_by_the_checklist_in_at_most_twelve_fi
         (answer,) = ask([values], chart=tree / "deploy/helm/hedgerow")
         assert not answer.error
         assert ports(answer.ours[NAME])["grpc"] == PORT
-        told = environment(answer.ours["gateway"])
-        assert json.loads(told["HEDGEROW_GATEWAY_STAGE_ADDRESSES"]) == {NAME: f"xds:///{NAME}"}
+        variables = environment(answer.ours["gateway"])
+        assert json.loads(variables["HEDGEROW_GATEWAY_STAGE_ADDRESSES"]) == {NAME: f"xds:///{NAME}"}
 
 
 def rendered(tree: Path, target: str) -> dict[str, Any]:

@@ -63,9 +63,9 @@ async def test_a_replica_does_not_make_its_own_change_twice(redis: RedisProcess,
         await up_to_date(redis, a, b)
         for removals in (a, b):
             removals.memory.watchers.close()
-        told = [Removal(key=CAPITAL.key)] * 2  # replaced, and removed
-        assert [removal async for removal in here] == told
-        assert [removal async for removal in there] == told
+        expected = [Removal(key=CAPITAL.key)] * 2  # replaced, and removed
+        assert [removal async for removal in here] == expected
+        assert [removal async for removal in there] == expected
     assert a.holds() == b.holds() == await kept(redis) == {CAPITAL.key: b"Paris"}
 
 

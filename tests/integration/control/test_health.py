@@ -54,7 +54,7 @@ async def serving(address: str, servicer: Any = None) -> grpc.aio.Server:
 
 
 @pytest.fixture
-async def told(address: str) -> AsyncIterator[AsyncIterator[Health]]:
+async def statuses(address: str) -> AsyncIterator[AsyncIterator[Health]]:
     async with open_channel(address) as channel, aclosing(watch_health(channel, _LONG_S)) as stream:
         yield stream
 
@@ -65,50 +65,50 @@ async def told_soon(address: str) -> AsyncIterator[AsyncIterator[Health]]:
         yield stream
 
 
-async def heard(told: AsyncIterator[Health], wanted: Health) -> None:
+async def heard(statuses: AsyncIterator[Health], wanted: Health) -> None:
     async with asyncio.timeout(20):
-        async for word in told:
+        async for word in statuses:
             if word is wanted:
                 return
 
 
-async def test_a_change_arrives_over_one_watch(address: str, told: AsyncIterator[Health]):
+async def test_a_change_arrives_over_one_watch(address: str, statuses: AsyncIterator[Health]):
     checks = health.aio.HealthServicer()
     await checks.set("", SERVING)
     server = await serving(address, checks)
-    assert await anext(told) is Health.SERVING
+    assert await anext(statuses) is Health.SERVING
     await checks.set("", NOT_SERVING)
-    assert await anext(told) is Health.NOT_SERVING
+    assert await anext(statuses) is Health.NOT_SERVING
     await checks.set("", SERVING)
-    assert await anext(told) is Health.SERVING
+    assert await anext(statuses) is Health.SERVING
     await server.stop(0)
-    assert await anext(told) is Health.UNREACHABLE
+    assert await anext(statuses) is Health.UNREACHABLE
 
 
-async def test_an_absent_endpoint_is_unreachable_until_it_serves(address: str, told: AsyncIterator[Health]):
-    assert await anext(told) is Health.UNREACHABLE
+async def test_an_absent_endpoint_is_unreachable_until_it_serves(address: str, statuses: AsyncIterator[Health]):
+    assert await anext(statuses) is Health.UNREACHABLE
     checks = health.aio.HealthServicer()
     await checks.set("", SERVING)
     server = await serving(address, checks)
-    await heard(told, Health.SERVING)
+    await heard(statuses, Health.SERVING)
     await server.stop(0)
 
 
-async def test_an_endpoint_without_watches_is_polled(address: str, told: AsyncIterator[Health]):
+async def test_an_endpoint_without_watches_is_polled(address: str, statuses: AsyncIterator[Health]):
     servicer = OnlyCheck()
     server = await serving(address, servicer)
-    assert await anext(told) is Health.SERVING
+    assert await anext(statuses) is Health.SERVING
     servicer.status = NOT_SERVING
-    await heard(told, Health.NOT_SERVING)
+    await heard(statuses, Health.NOT_SERVING)
     await server.stop(0)
-    await heard(told, Health.UNREACHABLE)
+    await heard(statuses, Health.UNREACHABLE)
 
 
-async def test_an_endpoint_without_health_checks_serves_while_it_answers(address: str, told: AsyncIterator[Health]):
+async def test_an_endpoint_without_health_checks_serves_while_it_answers(address: str, statuses: AsyncIterator[Health]):
     server = await serving(address)
-    assert await anext(told) is Health.SERVING
+    assert await anext(statuses) is Health.SERVING
     await server.stop(0)
-    await heard(told, Health.UNREACHABLE)
+    await heard(statuses, Health.UNREACHABLE)
 
 
 async def test_silence_is_an_answer(address: str, told_soon: AsyncIterator[Health]):

@@ -61,9 +61,9 @@ async def edge_before(
     port, admin, control = (f"127.0.0.1:{number}" for number in free_ports(3))
     mtls = control_tls_dir is not None
     topology = _write_topology(folder, gateways, {"address": port, **settings}, mtls)
-    told = {"ADDRESS": control, "TOPOLOGY": str(topology)}
-    told |= {"TLS_DIR": str(control_tls_dir)} if mtls else {}
-    environment = {f"HEDGEROW_CONTROL_{name}": value for name, value in told.items()}
+    own = {"ADDRESS": control, "TOPOLOGY": str(topology)}
+    own |= {"TLS_DIR": str(control_tls_dir)} if mtls else {}
+    environment = {f"HEDGEROW_CONTROL_{name}": value for name, value in own.items()}
     file = envoy.write_bootstrap(
         folder / "envoy", node_id="edge-test", region="", control_address=control, admin_address=admin, **bootstrap
     )

@@ -86,11 +86,11 @@ def test_an_edited_topology_is_followed_and_a_bad_one_refused(up: Up) -> None:
 
 
 def test_a_service_that_is_killed_comes_back_and_is_said_so(up: Up) -> None:
-    killed, told, served = up.pid("cache-1"), len(up.lines), up.lines.count("cache-1 serving")
+    killed, lines, served = up.pid("cache-1"), len(up.lines), up.lines.count("cache-1 serving")
     os.kill(killed, signal.SIGKILL)
     up.wait_for("cache-1 serving", served + 1)
     assert up.pid("cache-1") != killed
-    assert any(line.startswith("cache-1 died: exit code -9") for line in up.lines[told:])
+    assert any(line.startswith("cache-1 died: exit code -9") for line in up.lines[lines:])
     test_every_service_serves_and_has_taken_the_configuration(up)
 
 
@@ -138,8 +138,8 @@ def simulated(spec: ServiceSpec) -> ServiceSpec:
     """With a simulated model in the place of a language model."""
     if not spec.name.startswith("llm-"):
         return spec
-    told = {name: spec.environment.get(f"HEDGEROW_LLM_{name}", "") for name in ("ADDRESS", "TLS_DIR")}
-    environment = {f"HEDGEROW_SIMULATED_LLM_{name}": value for name, value in told.items()}
+    own = {name: spec.environment.get(f"HEDGEROW_LLM_{name}", "") for name in ("ADDRESS", "TLS_DIR")}
+    environment = {f"HEDGEROW_SIMULATED_LLM_{name}": value for name, value in own.items()}
     return replace(spec, module="bench.simulated_llm", environment=environment)
 
 

@@ -69,9 +69,9 @@ async def test_a_gateway_has_its_prompts_read_before_any_request_and_charges_no_
         assert answer.text == "Paris."
     cold_salt = llm.requests[-1].cache_salt
     assert cold_salt not in ("", salt), "tenants must not share a prefix cache"
-    told = await _metrics(metrics)
-    assert 'hedgerow_warmed_total{model="m",outcome="ok"} 1.0' in told
-    assert 'hedgerow_attempts_total{kind="first",model="m",outcome="ok"} 1.0' in told, "warm-up calls do not count"
+    scraped = await _metrics(metrics)
+    assert 'hedgerow_warmed_total{model="m",outcome="ok"} 1.0' in scraped
+    assert 'hedgerow_attempts_total{kind="first",model="m",outcome="ok"} 1.0' in scraped, "warm-up calls do not count"
 
 
 async def test_hedgerow_warm_reports_each_step_and_refuses_tenants_without_permission(
@@ -82,14 +82,14 @@ async def test_hedgerow_warm_reports_each_step_and_refuses_tenants_without_permi
     target = gateway.spec.address
     code, out, err = await run("warm", "--target", target, "--system-prompt", "support", "--json", HEDGEROW_API_KEY=KEY)
     assert (code, err) == (0, "")
-    told = json.loads(out)
-    assert told["warm"] is True
-    assert [(step["kind"], step["replica"], step["prompt"]) for step in told["steps"]] == [
+    output = json.loads(out)
+    assert output["warm"] is True
+    assert [(step["kind"], step["replica"], step["prompt"]) for step in output["steps"]] == [
         ("connection", "m#1", ""),
         ("engine", "m#1", ""),
         ("prompt", "m#1", "support@3 (default)"),
     ]
-    assert all(step["before_ms"] > 0 and step["after_ms"] > 0 for step in told["steps"][1:])
+    assert all(step["before_ms"] > 0 and step["after_ms"] > 0 for step in output["steps"][1:])
     assert len(prompts_read(llm)) == 2
     code, out, _ = await run("warm", "--gateway", target, HEDGEROW_API_KEY=KEY)
     assert code == 0
@@ -106,9 +106,9 @@ async def test_hedgerow_warm_fails_where_a_replica_is_away(start: Start, llm: Sc
     away = f"127.0.0.1:{free_port()}"
     gateway = await start("gateway", **alone(llm, llm_addresses=json.dumps({"m": [llm.target, away]})))
     code, out, _ = await run("warm", "--gateway", gateway.spec.address, "--json")
-    told = json.loads(out)
-    assert (code, told["warm"]) == (1, False)
-    assert [step["problem"] for step in told["steps"] if step["problem"]] == ["m: no connection within 2 s"]
+    output = json.loads(out)
+    assert (code, output["warm"]) == (1, False)
+    assert [step["problem"] for step in output["steps"] if step["problem"]] == ["m: no connection within 2 s"]
     assert away not in out, "callers know replicas by their model and a number"
 
 

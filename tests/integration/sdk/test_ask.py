@@ -134,8 +134,8 @@ async def test_pictures_and_a_recording_are_sent_and_labels_and_transcript_come_
     recording.write_bytes(b"wav")
     seen = pb.Sights(pictures=[labels(("red circle", 0.75), ("blue circle", 0.25)), labels()])
     heard = pb.Transcript(text="Which shape?", confirmed_words=2, final=True)
-    told = [event(transcript=heard), event(sights=seen)]
-    gateway.script = [accepted(), *told, event(final=final("A circle.", transcript="Which shape?", sights=seen))]
+    notices = [event(transcript=heard), event(sights=seen)]
+    gateway.script = [accepted(), *notices, event(final=final("A circle.", transcript="Which shape?", sights=seen))]
     events = [item async for item in client.stream(images=[picture, b"jpeg"], audio=str(recording), system="Be brief.")]
     pictures = ((hedgerow.Label("red circle", 0.75), hedgerow.Label("blue circle", 0.25)), ())
     assert events[1:3] == [hedgerow.Transcript("Which shape?", 2, True), hedgerow.Sights(pictures)]

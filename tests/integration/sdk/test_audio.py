@@ -41,16 +41,16 @@ async def test_a_recording_is_sent_in_pieces_and_written_down(
     file = tmp_path / "talk.wav"
     file.write_bytes(b"x" * 600_000)
     audio.script = recording(segment(0, "Which city?"), segment(1, "And why?", word("And", 2), word("why?", 2.5)))
-    told: list[object] = []
+    notices: list[object] = []
 
     async def on_segment(heard: hedgerow.Segment) -> None:
-        told.append(heard)
+        notices.append(heard)
 
-    got = await client.transcribe(file, language="en", words=True, on_recording=told.append, on_segment=on_segment)
+    got = await client.transcribe(file, language="en", words=True, on_recording=notices.append, on_segment=on_segment)
     assert (got.text, got.audio_s, got.speech_s, got.busy_s, got.model) == (
         "Which city? And why?", 4, 3, 0.5, "demo-whisper",
     )  # fmt: skip
-    assert told == [FOUND, *got.segments]
+    assert notices == [FOUND, *got.segments]
     assert got.recording == FOUND
     assert got.segments[0] == FIRST
     assert got.segments[1].words[1] == hedgerow.Word("why?", 2.5, 2.75, 0.75, 1)
@@ -139,15 +139,15 @@ async def test_the_model_says_how_busy_it_is(audio: ScriptedAudio, client: hedge
 
 
 async def test_the_sync_client_does_the_same(audio: ScriptedAudio) -> None:
-    told: list[object] = []
+    notices: list[object] = []
 
     def transcribe(client: hedgerow.AudioClient) -> hedgerow.Transcription:
         client.prewarm()
-        return client.transcribe(b"x" * 600_000, on_recording=told.append, on_segment=told.append)
+        return client.transcribe(b"x" * 600_000, on_recording=notices.append, on_segment=notices.append)
 
     audio.script = recording(segment(0, "Which city?"))
     got = await blocking(hedgerow.AudioClient(audio.target), transcribe)
-    assert (got.text, got.segments, told) == ("Which city?", (FIRST,), [FOUND, FIRST])
+    assert (got.text, got.segments, notices) == ("Which city?", (FIRST,), [FOUND, FIRST])
     assert sum(len(request.data) for request in audio.requests) == 600_000
     audio.script = live(segment(0, "Which city?"))
     heard = await blocking(hedgerow.AudioClient(audio.target), lambda client: list(client.transcribe_stream([b"\0\0"])))

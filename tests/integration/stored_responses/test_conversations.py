@@ -73,13 +73,13 @@ async def test_thoughts_calls_and_results_go_back_unchanged(
         model="resp", input=[result], tools=[tool], previous_response_id=first.id, stream=True
     )
     events = [event async for event in second]
-    told = [event.response for event in events if event.type in ("response.created", "response.completed")]
-    assert [(each.previous_response_id, each.store) for each in told] == [(first.id, True)] * 2
+    reported = [event.response for event in events if event.type in ("response.created", "response.completed")]
+    assert [(each.previous_response_id, each.store) for each in reported] == [(first.id, True)] * 2
     question = {"type": "message", "role": "user", "content": "Weather in Tokyo?"}
     assert provider.asked[-1].body["input"] == [question, THOUGHT, CALL, result]
     assert provider.asked[-1].body["store"] is False
 
-    third = await client.responses.create(model="gpt", input="Sure?", tools=[tool], previous_response_id=told[1].id)
+    third = await client.responses.create(model="gpt", input="Sure?", tools=[tool], previous_response_id=reported[1].id)
     assert third.output_text == "Tokyo."
     roles = [each["role"] for each in provider.asked[-1].body["messages"]]
     assert roles == ["user", "assistant", "tool", "assistant", "user"]

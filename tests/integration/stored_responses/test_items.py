@@ -66,13 +66,13 @@ async def test_an_unknown_item_and_another_callers_are_one_error(
     nameless: Any = {"type": "item_reference"}
     async with client_of(served, "umbra") as other, client_of(served, "crowd") as nobody:
         for caller in (other, nobody):
-            told: list[Any] = []
+            refusals: list[Any] = []
             for reference in (known, unknown):
                 with pytest.raises(openai.NotFoundError) as refused:
                     await caller.responses.create(model="gpt", input=[reference, message])
                 assert (refused.value.param, refused.value.code) == ("input", "item_not_found")
-                told.append(str(refused.value.body).replace(reference["id"], "X"))
-            assert told[0] == told[1]
+                refusals.append(str(refused.value.body).replace(reference["id"], "X"))
+            assert refusals[0] == refusals[1]
     with pytest.raises(openai.BadRequestError, match=r"input\[0\]\.id"):
         await client.responses.create(model="gpt", input=[nameless, message])
     with pytest.raises(openai.NotFoundError):

@@ -62,18 +62,18 @@ async def test_an_unknown_response_and_another_tenants_are_one_error(
     first = await client.responses.create(model="gpt", input="?")
     provider.asked.clear()
     async with client_of(served, "umbra") as other:
-        told: list[Any] = []
+        refusals: list[Any] = []
         for response_id in (first.id, "resp_unknown"):
             with pytest.raises(openai.BadRequestError) as refused:
                 await other.responses.create(model="auto", input="?", previous_response_id=response_id)
             assert refused.value.code == "previous_response_not_found"
             assert refused.value.param == "previous_response_id"
-            told.append(str(refused.value.body).replace(response_id, "X"))
+            refusals.append(str(refused.value.body).replace(response_id, "X"))
             for gone in (other.responses.retrieve, other.responses.delete, other.responses.input_items.list):
                 with pytest.raises(openai.NotFoundError) as missing:
                     await gone(response_id)
-                told.append(str(missing.value.body).replace(response_id, "X"))
-    assert told[:4] == told[4:]
+                refusals.append(str(missing.value.body).replace(response_id, "X"))
+    assert refusals[:4] == refusals[4:]
     assert provider.asked == []
 
 

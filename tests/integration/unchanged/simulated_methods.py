@@ -37,14 +37,14 @@ class SimulatedMethods:
         headers = {name.lower(): text for name, text in request.headers.items()}
         self.asked.append(Asked(request.path_qs, body, headers))
         named = {"model": name} if (name := request.match_info.get("name")) else {}  # Azure reads that of the path
-        status, told = _told(request.path, {**body, **named})
-        self.answered.append(told.encode() if isinstance(told, str) else json.dumps(told).encode())
-        kind = "text/plain" if isinstance(told, str) else "application/json"
+        status, reply = _reply_of(request.path, {**body, **named})
+        self.answered.append(reply.encode() if isinstance(reply, str) else json.dumps(reply).encode())
+        kind = "text/plain" if isinstance(reply, str) else "application/json"
         counted = {"x-compute-tokens": str(TOKENS)} if request.path == "/rerank" else {}
         return web.Response(body=self.answered[-1], status=status, content_type=kind, headers=counted)
 
 
-def _told(path: str, body: dict[str, Any]) -> tuple[int, Any]:
+def _reply_of(path: str, body: dict[str, Any]) -> tuple[int, Any]:
     """A status and an answer."""
     match path:
         case "/v2/rerank":

@@ -67,10 +67,10 @@ async def test_a_long_conversation_arrives_whole(
 
 
 async def test_how_much_the_context_of_a_model_by_url_holds_is_what_its_server_says(http: httpx.AsyncClient) -> None:
-    async def told() -> dict[str, Any]:
+    async def known() -> dict[str, Any]:
         return {row["id"]: row.get("max_model_len") for row in (await http.get("/v1/models")).json()["data"]}
 
-    while (found := await told())["gpt"] is None:  # the gateway asks for it while it serves
+    while (found := await known())["gpt"] is None:  # the gateway asks for it while it serves
         await asyncio.sleep(0.05)
     assert (found["gpt"], found["claude"]) == (CONTEXT, None)
 
@@ -107,14 +107,14 @@ async def test_an_answer_in_one_piece_has_all_that_the_provider_said(
     assert choice["finish_reason"] == "stop"
     message = {"role": "assistant", "content": "Tokyo.", "annotations": [{"type": "url_citation"}]}
     assert choice["message"] == message
-    told = (await http.post("/v1/messages", json={"model": "claude", "max_tokens": 9, **asked})).json()
-    assert told["id"] == "msg_7"
-    assert told["content"] == [
+    reply = (await http.post("/v1/messages", json={"model": "claude", "max_tokens": 9, **asked})).json()
+    assert reply["id"] == "msg_7"
+    assert reply["content"] == [
         {"type": "thinking", "thinking": "Japan, so", "signature": "c2lnbmVk"},
         {"type": "text", "text": "Tokyo."},
     ]
-    assert told["stop_reason"] == "end_turn"
-    assert told["usage"] == {
+    assert reply["stop_reason"] == "end_turn"
+    assert reply["usage"] == {
         "input_tokens": 9, "cache_read_input_tokens": 4, "output_tokens": 12, "service_tier": "standard",
     }  # fmt: skip
 
@@ -122,7 +122,7 @@ async def test_an_answer_in_one_piece_has_all_that_the_provider_said(
 async def test_headers_for_the_provider_pass_and_those_that_identify_the_caller_do_not(
     http: httpx.AsyncClient, provider: RecordingProvider
 ) -> None:
-    told = {
+    more = {
         "anthropic-beta": "context-1m-2025-08-07",
         "anthropic-version": "2023-06-01",
         "x-api-key": "the caller's",
@@ -130,14 +130,14 @@ async def test_headers_for_the_provider_pass_and_those_that_identify_the_caller_
         "x-forwarded-for": "10.0.0.1",
     }
     body = {"model": "claude", "max_tokens": 9, "messages": [{"role": "user", "content": "?"}]}
-    await http.post("/v1/messages", json=body, headers=told)
+    await http.post("/v1/messages", json=body, headers=more)
     (asked,) = provider.asked
     assert asked.headers["anthropic-beta"] == "context-1m-2025-08-07"
     assert asked.headers["x-api-key"] == "the operator's"
     assert not {"cookie", "x-forwarded-for"} & asked.headers.keys()
-    told = {"openai-organization": "org-caller", "openai-beta": "assistants=v2", "authorization": "Bearer caller"}
+    more = {"openai-organization": "org-caller", "openai-beta": "assistants=v2", "authorization": "Bearer caller"}
     body = {"model": "gpt", "messages": [{"role": "user", "content": "?"}]}
-    await http.post("/v1/chat/completions", json=body, headers=told)
+    await http.post("/v1/chat/completions", json=body, headers=more)
     asked = provider.asked[-1]
     assert asked.headers["openai-beta"] == "assistants=v2"
     assert asked.headers["authorization"] == "Bearer the operator's"

@@ -31,10 +31,10 @@ async def test_an_answer_in_one_piece_arrives_as_the_provider_wrote_it(
     http: httpx.AsyncClient, provider: RecordingProvider, path: str
 ) -> None:
     provider.says = _in_one_piece
-    told = (await http.post(f"/v1/{path}", json=ASKED[path])).json()
-    assert told.pop("hedgerow")["finish_reason"] == "stop"
+    reply = (await http.post(f"/v1/{path}", json=ASKED[path])).json()
+    assert reply.pop("hedgerow")["finish_reason"] == "stop"
     said = _in_one_piece(path, ASKED[path])
-    assert told == json.loads(json.dumps(said))
+    assert reply == json.loads(json.dumps(said))
 
 
 @pytest.mark.parametrize("path", ASKED)
@@ -49,7 +49,7 @@ async def test_the_same_answer_as_a_stream(http: httpx.AsyncClient, provider: Re
     }[path]()
     assert "".join(pieces) == TEXT
     (account,) = (
-        event["hedgerow"] for told in events for event in (told, told.get("response", {})) if "hedgerow" in event
+        event["hedgerow"] for parsed in events for event in (parsed, parsed.get("response", {})) if "hedgerow" in event
     )
     assert account["finish_reason"] == "stop"
 
@@ -61,6 +61,6 @@ async def test_a_caller_of_another_api_gets_it_translated(
     """Every provider here is asked by another API than its own."""
     provider.says = _in_one_piece
     other = {"chat/completions": "claude", "messages": "gpt", "responses": "claude"}[path]
-    told = (await http.post(f"/v1/{path}", json={**ASKED[path], "model": other})).json()
-    assert TEXT in json.dumps(told, ensure_ascii=False)
-    assert told["hedgerow"]["finish_reason"] == "stop"
+    reply = (await http.post(f"/v1/{path}", json={**ASKED[path], "model": other})).json()
+    assert TEXT in json.dumps(reply, ensure_ascii=False)
+    assert reply["hedgerow"]["finish_reason"] == "stop"

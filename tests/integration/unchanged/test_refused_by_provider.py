@@ -33,9 +33,9 @@ async def _raised(ask: Callable[[], Awaitable[object]]) -> Any:
     try:
         await ask()
     except Exception as error:
-        told: Any = error
-        body = told.body.get("error", told.body)
-        return [type(error), told.status_code, body, *(getattr(told, name, None) for name in ("type", "code", "param"))]
+        seen: Any = error
+        body = seen.body.get("error", seen.body)
+        return [type(error), seen.status_code, body, *(getattr(seen, name, None) for name in ("type", "code", "param"))]
     raise AssertionError("nothing was raised")
 
 

@@ -45,9 +45,9 @@ async def test_a_response_comes_back_as_it_was_streamed(http: httpx.AsyncClient,
 async def test_a_response_in_one_piece_is_the_providers_last_word(
     http: httpx.AsyncClient, provider: RecordingProvider
 ) -> None:
-    told = (await http.post("/v1/responses", json={"model": "resp", "input": "?"})).json()
-    account = told.pop("hedgerow")
-    assert told == RESPONSE[-1]["response"]
+    reply = (await http.post("/v1/responses", json={"model": "resp", "input": "?"})).json()
+    account = reply.pop("hedgerow")
+    assert reply == RESPONSE[-1]["response"]
     assert (account["prompt_tokens"], account["completion_tokens"]) == (9, 12)
 
 
@@ -119,8 +119,8 @@ async def test_a_provider_of_responses_alone_gets_all_others_translated(
     said = {"messages": [{"role": "user", "content": "?"}], "model": "alone", "max_tokens": 3_000}
     chat = (await http.post("/v1/chat/completions", json=said)).json()
     assert chat["choices"][0]["message"]["content"] == "Tokyo."
-    told = (await http.post("/v1/messages", json=said)).json()
-    assert [block["type"] for block in told["content"]] == ["thinking", "text"]
+    reply = (await http.post("/v1/messages", json=said)).json()
+    assert [block["type"] for block in reply["content"]] == ["thinking", "text"]
     for asked in provider.asked:
         assert asked.path == "/v1/responses"
         assert asked.body == {

@@ -62,8 +62,8 @@ async def _both(served: Transparent, turns: tuple[Any, ...], loop: Loop, path: s
 
 def _plain(answer: Any) -> Any:
     """An answer as JSON, without the account that the gateway puts beside it."""
-    told = json.loads(answer.model_dump_json(warnings=False))
-    return {name: given for name, given in told.items() if name != "hedgerow"}
+    fields = json.loads(answer.model_dump_json(warnings=False))
+    return {name: given for name, given in fields.items() if name != "hedgerow"}
 
 
 def _anthropic(base_url: str) -> AsyncAnthropic:

@@ -144,14 +144,14 @@ async def test_a_stop_string_ends_an_answer_and_is_not_part_of_it(service: Servi
 
 async def test_log_probabilities_are_those_of_the_text(service: Service) -> None:
     replies = [reply async for reply in service.stub.Generate(ask(FRANCE, top_logprobs=2), timeout=60)]
-    told = [logprob for reply in replies for logprob in reply.logprobs]
-    assert "".join(logprob.token for logprob in told).startswith("The capital of France is Paris.")
-    for logprob in told:
+    logprobs = [logprob for reply in replies for logprob in reply.logprobs]
+    assert "".join(logprob.token for logprob in logprobs).startswith("The capital of France is Paris.")
+    for logprob in logprobs:
         assert len(logprob.top) == 2
         assert 0 >= logprob.top[0].logprob >= logprob.top[1].logprob
         assert logprob.logprob == logprob.top[0].logprob  # greedy
     replies = [reply async for reply in service.stub.Generate(ask(FRANCE, top_logprobs=0), timeout=60)]
-    assert [len(logprob.top) for reply in replies for logprob in reply.logprobs] == [0] * len(told)
+    assert [len(logprob.top) for reply in replies for logprob in reply.logprobs] == [0] * len(logprobs)
 
 
 @pytest.mark.parametrize(

@@ -46,5 +46,5 @@ def test_rows_with_the_same_columns_are_one_table() -> None:
     result = {"n": 3, "ms": {"a": {"p50": 1.5, "p99": None}, "b": {"p50": 2, "p99": 4}}, "levels": [{"load": 1.0}]}
     console = Console(width=60, record=True)
     console.print(tables(result))
-    told = [" ".join(line.replace("│", " ").split()) for line in console.export_text().splitlines() if "│" in line]
-    assert told == ["3", "ms a 1.5", "ms b 2 4", "levels 1 1.0"]
+    rows = [" ".join(line.replace("│", " ").split()) for line in console.export_text().splitlines() if "│" in line]
+    assert rows == ["3", "ms a 1.5", "ms b 2 4", "levels 1 1.0"]

@@ -34,9 +34,9 @@ async def test_hits_are_counted_over_all_lookups_and_judged_by_the_labels() -> N
         Pair("where is the station", "where is the station", False),
         Pair("apples", "pears and plums", False),
     ]
-    told = await Lookups(pairs, lambda line: None).measure(CacheSettings(), WideBagOfWords())
-    assert (told["found"], told["wrong_of_lookups"], told["precision"]) == (0.5, 0.25, 0.5)
-    assert (told["right"], told["wrong"]) == (1, 1)
+    figures = await Lookups(pairs, lambda line: None).measure(CacheSettings(), WideBagOfWords())
+    assert (figures["found"], figures["wrong_of_lookups"], figures["precision"]) == (0.5, 0.25, 0.5)
+    assert (figures["right"], figures["wrong"]) == (1, 1)
 
 
 class WideBagOfWords(BagOfWords):
@@ -56,10 +56,10 @@ async def test_verified_thresholds_are_in_force_for_the_measurement() -> None:
     judged = [Pair(text, f"{text} please", True) for text in texts]
     measured = [Pair(f"{text} here", f"{text} here please", True) for text in texts[:50]]
     lookups = Lookups(measured, lambda line: None, judged, 600)
-    told = await lookups.measure(CacheSettings(similarity_threshold=0.99, verify_share=1), WideBagOfWords())
-    assert isinstance(before := told["before"], dict)
-    assert (before["found"], told["found"]) == (0, 1)
-    assert (told["verdicts"], told["traffic"], told["threshold"]) == (600, 600, 0.75)
+    figures = await lookups.measure(CacheSettings(similarity_threshold=0.99, verify_share=1), WideBagOfWords())
+    assert isinstance(before := figures["before"], dict)
+    assert (before["found"], figures["found"]) == (0, 1)
+    assert (figures["verdicts"], figures["traffic"], figures["threshold"]) == (600, 600, 0.75)
 
 
 @given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), min_size=1, max_size=80), st.integers(0, 5))

@@ -161,8 +161,8 @@ CALL = chat_pb2.ToolCallDelta(name="find")
 def test_an_answer_begins_for_a_bench_when_it_does_for_the_gateway(
     event: gateway_pb2.Event, message: llm_pb2.GenerateResponse
 ) -> None:
-    told = gateway_pb2.GenerateResponse(events=[event]).SerializeToString()
-    assert read_gateway(told) == (True, None)
+    encoded = gateway_pb2.GenerateResponse(events=[event]).SerializeToString()
+    assert read_gateway(encoded) == (True, None)
     assert read_llm(message.SerializeToString()) == (True, None)
     written = Output(PausedClock())
     written.add_text(message.text) if message.text else None

@@ -40,9 +40,9 @@ async def test_documents_are_ranked_by_the_words_they_share_with_the_query() -> 
     async with SimulatedProvider() as provider:
         wire = Http1(provider.url, OPTIONS)
         body = {"query": "green tea", "documents": ["a stone", {"text": "tea"}, "Green tea"], "top_n": 2}
-        status, told = await posted(wire, f"{provider.url}/rerank", body)
+        status, reply = await posted(wire, f"{provider.url}/rerank", body)
         assert status == 200
-        assert told["results"] == [{"index": 2, "relevance_score": 1.0}, {"index": 1, "relevance_score": 0.5}]
+        assert reply["results"] == [{"index": 2, "relevance_score": 1.0}, {"index": 1, "relevance_score": 0.5}]
         assert (await posted(wire, f"{provider.url}/rerank", {}))[0] == 400
         assert (await posted(wire, f"{provider.url}/chat", {}))[0] == 404
         await wire.close()

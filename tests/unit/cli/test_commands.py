@@ -73,7 +73,7 @@ def test_wrong_use_exits_with_2(arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "text"),
     [
         (
             Unavailable("no gateway at x:1", reason="NO_GATEWAY", retry_delay_s=1.5, trace_id="abc"),
@@ -91,8 +91,8 @@ def test_wrong_use_exits_with_2(arguments: list[str]) -> None:
     ],
     ids=lambda given: getattr(given, "reason", None),
 )
-def test_an_error_says_what_to_do_once_and_in_the_words_of_the_command_line(error: HedgerowError, told: str) -> None:
-    assert explain(error) == told
+def test_an_error_says_what_to_do_once_and_in_the_words_of_the_command_line(error: HedgerowError, text: str) -> None:
+    assert explain(error) == text
 
 
 def test_a_full_disk_is_a_line_and_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

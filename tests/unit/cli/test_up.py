@@ -57,8 +57,8 @@ def test_a_model_whose_key_is_not_set_is_reported_without_lines_of_a_file(
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     result = CliRunner().invoke(app, ["up", "--model", "openai:gpt-5-mini"], env={"COLUMNS": "300"})
     assert result.exit_code == 2
-    told = "models.gpt-5-mini.key_env: the environment variable OPENAI_API_KEY is not set"
-    assert result.stderr.splitlines()[-1].removeprefix("Error: Invalid value: ") == told
+    message = "models.gpt-5-mini.key_env: the environment variable OPENAI_API_KEY is not set"
+    assert result.stderr.splitlines()[-1].removeprefix("Error: Invalid value: ") == message
 
 
 @pytest.mark.usefixtures("no_service_refuses")

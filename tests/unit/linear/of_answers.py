@@ -176,14 +176,14 @@ def _sdk(pieces: Sequence[str]) -> None:
     resuming = Resuming(Outgoing(pb.GenerateRequest(), 60.0, ()))
     incoming = IncomingAnswer(Peer("localhost:1"), 60.0, resuming)
     callbacks = Callbacks(id, id, id, id)
-    for event in _told(pieces):
+    for event in _events_of(pieces):
         for each in incoming.events(pb.GenerateResponse(events=[event])):
             for _ in callbacks.notify(each):
                 pass
     incoming.ended()
 
 
-def _told(pieces: Sequence[str]) -> Iterator[pb.Event]:
+def _events_of(pieces: Sequence[str]) -> Iterator[pb.Event]:
     for piece in pieces:
         yield from _events(piece)
     yield pb.Event(final=_FINAL)

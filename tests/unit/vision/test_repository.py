@@ -182,20 +182,20 @@ async def test_a_folder_that_cannot_be_watched_is_looked_at_every_now_and_then(
     await asyncio.wait([watching])
 
 
-@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("by_notice", [True, False])
 async def test_changes_are_seen_with_and_without_notifications_of_the_file_system(
-    tmp_path: Path, repository: Repository, told: bool, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, repository: Repository, by_notice: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(tmp_path, "a")
     await repository.scan()
     old = repository.get("a")
-    if not told:  # a change before the watch begins
+    if not by_notice:  # a change before the watch begins
         put(tmp_path, "a", "new weights")
-    watching = asyncio.create_task(repository.watch(rescan_ms=100 if not told else 5_000))
+    watching = asyncio.create_task(repository.watch(rescan_ms=100 if not by_notice else 5_000))
     stamp = 0
     while repository.get("a") is old:
         await asyncio.sleep(0.05)
-        if told:  # changes before the watch begins are not notified
+        if by_notice:  # changes before the watch begins are not notified
             stamp += 1
             os.utime(tmp_path / "a" / "model.onnx", (stamp, stamp))
     watching.cancel()

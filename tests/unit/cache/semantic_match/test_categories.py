@@ -31,22 +31,22 @@ class TwoCategories:
     def __init__(self, seed: str, apart: bool):
         self.rng, self.apart, self.thresholds = random.Random(seed), apart, Thresholds(DEFAULT, ALLOWED)
 
-    def told(self, traffic: Traffic) -> Traffic:
+    def labelled(self, traffic: Traffic) -> Traffic:
         return traffic if self.apart else PLAIN
 
     def pass_by(self, lookups: int) -> None:
         for _ in range(lookups):
             traffic = CHAT if self.rng.random() < 0.9 else DOSAGES
-            told, candidate = self.told(traffic), self.rng.random() < 0.5
-            self.thresholds.look_up(told, candidate)
+            reported, candidate = self.labelled(traffic), self.rng.random() < 0.5
+            self.thresholds.look_up(reported, candidate)
             if candidate:
                 score = self.rng.uniform(FLOOR, 1)
                 right = self.rng.random() >= WRONG[traffic] * (1 - score) / (1 - FLOOR)
-                self.thresholds.verify(told, score, score >= self.thresholds.of(told), right)
+                self.thresholds.verify(reported, score, score >= self.thresholds.of(reported), right)
 
     def wrong_share(self, traffic: Traffic) -> float:
         """Of its lookups, what is really wrong at the threshold that is in force for it."""
-        threshold = self.thresholds.of(self.told(traffic))
+        threshold = self.thresholds.of(self.labelled(traffic))
         return 0.5 * WRONG[traffic] * min((1 - threshold) / (1 - FLOOR), 1) ** 2 / 2 if threshold < 1 else 0.0
 
 

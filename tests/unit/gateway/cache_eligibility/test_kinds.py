@@ -17,7 +17,7 @@ LABELLED: dict[str, Any] = tomllib.loads(Path(__file__).with_name("questions.tom
 _parser: Any = re._parser  # type: ignore[attr-defined]
 
 
-def told(*said: str) -> set[str]:
+def seen(*said: str) -> set[str]:
     return set(kinds(looked_at(said)))
 
 
@@ -25,7 +25,7 @@ def told(*said: str) -> set[str]:
     ("kind", "question"), [(kind, each) for kind in (*KINDS, "neither") for each in LABELLED[kind]]
 )
 def test_a_question_has_its_labelled_kind(kind, question):
-    assert (kind in told(question)) if kind in KINDS else not told(question)
+    assert (kind in seen(question)) if kind in KINDS else not seen(question)
 
 
 def test_enough_questions_are_labelled():
@@ -35,7 +35,7 @@ def test_enough_questions_are_labelled():
 @pytest.mark.parametrize("given_", LABELLED["wrong"], ids=lambda each: each["question"])
 def test_known_misclassifications_are_listed(given_):
     """One that comes right is to be moved to its kind."""
-    kind, found = given_["kind"], told(given_["question"])
+    kind, found = given_["kind"], seen(given_["question"])
     assert found if kind == "neither" else kind not in found
 
 
@@ -52,13 +52,13 @@ def test_the_words_that_decide_are_returned(said: list[str], found: dict[str, st
 
 
 def test_a_letter_and_its_accent_are_one_character_however_they_were_typed():
-    assert told(unicodedata.normalize("NFD", "Quelle est la météo à Lyon ?")) == {"time_bound"}
+    assert seen(unicodedata.normalize("NFD", "Quelle est la météo à Lyon ?")) == {"time_bound"}
 
 
 def test_a_date_inside_of_a_long_document_is_not_what_is_asked():
     page = "Lorem ipsum dolor sit amet. " * 100
-    assert not told(f"Summarize this.\n{page} The weather today was fine. {page}\nIn one sentence.")
-    assert told(f"What of this holds today?\n{page}") == told(f"{page}\nWhat of this holds today?") == {"time_bound"}
+    assert not seen(f"Summarize this.\n{page} The weather today was fine. {page}\nIn one sentence.")
+    assert seen(f"What of this holds today?\n{page}") == seen(f"{page}\nWhat of this holds today?") == {"time_bound"}
 
 
 @given(st.lists(st.text(max_size=50), max_size=20).map(lambda texts: [text * 2_000 for text in texts]))

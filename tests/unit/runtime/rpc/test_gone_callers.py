@@ -76,10 +76,10 @@ def log() -> Iterator[io.StringIO]:
     root.setLevel(level)
 
 
-@pytest.mark.parametrize(("error", "is_told"), [(cygrpc.ExecuteBatchError("gone"), False), (ValueError(), True)])
-def test_a_status_that_reaches_no_caller_is_not_in_the_log(log: io.StringIO, error: Exception, is_told: bool) -> None:
+@pytest.mark.parametrize(("error", "is_logged"), [(cygrpc.ExecuteBatchError("gone"), False), (ValueError(), True)])
+def test_a_status_that_reaches_no_caller_is_not_in_the_log(log: io.StringIO, error: Exception, is_logged: bool) -> None:
     try:
         raise error
     except Exception:
         logging.getLogger(gone_callers.LOGGER).exception("raised by servicer method")
-    assert ("ERROR" in log.getvalue()) is is_told
+    assert ("ERROR" in log.getvalue()) is is_logged

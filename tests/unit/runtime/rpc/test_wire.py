@@ -71,8 +71,8 @@ def parts(times: int) -> list[chat_pb2.Message]:
 def test_a_message_of_too_many_elements_is_refused_by_the_name_of_the_field_and_the_limit(
     raw: bytes, refused: str
 ) -> None:
-    told = problem(raw)
-    assert told.startswith(refused) if refused else not told
+    refusal = problem(raw)
+    assert refusal.startswith(refused) if refused else not refusal
 
 
 def test_a_message_that_is_too_short_to_have_too_many_elements_is_not_looked_at() -> None:

@@ -47,6 +47,6 @@ async def streamed(scene: Scene, **fields: object) -> tuple[list[str], pb.Final]
 
 
 def own_words(body: dict[str, Any], **untranslated: object) -> chat_pb2.Original:
-    told = {place.replace("__", "[0]."): json.dumps(given) for place, given in untranslated.items()}
+    fields = {place.replace("__", "[0]."): json.dumps(given) for place, given in untranslated.items()}
     api = chat_pb2.API_CHAT_COMPLETIONS
-    return chat_pb2.Original(api=api, body=json.dumps(body).encode(), untranslated=told)
+    return chat_pb2.Original(api=api, body=json.dumps(body).encode(), untranslated=fields)

@@ -42,7 +42,7 @@ async def broken(scene_: Scene, **fields: Any) -> tuple[FormBroken, list[pb.Even
     raise AssertionError("the broken answer was sent")
 
 
-def told(error: FormBroken) -> list[tuple[str, str]]:
+def decisions_in(error: FormBroken) -> list[tuple[str, str]]:
     return [(each["policy"], each["action"]) for each in json.loads(error.metadata["decisions"])]
 
 
@@ -60,7 +60,7 @@ async def test_an_answer_that_does_not_is_an_error_with_where_and_no_word_of_it(
     error, events = await broken(asked)
     assert said_of(events) == ["", said[:5], said]
     assert not any(event.HasField("final") for event in events)
-    assert told(error) == [("form", "failed")]
+    assert decisions_in(error) == [("form", "failed")]
     assert "five" not in error.message
     assert '"5"' not in error.message
     assert not asked.write_behind.stored
@@ -88,7 +88,7 @@ async def test_an_answer_is_repaired_once_where_that_is_wanted() -> None:
 async def test_an_answer_is_repaired_once_and_not_twice() -> None:
     asked = scene(PROSE, '{"sum": "5"}', FIVE)
     error, events = await broken(asked, repair=True)
-    assert told(error) == [("form", "failed")]
+    assert decisions_in(error) == [("form", "failed")]
     assert "repair failed: #/properties/sum/type" in error.message
     assert said_of(events)[-1] == PROSE
     assert not [event for event in events if event.HasField("patch")]

@@ -176,19 +176,19 @@ SUPPORT = SystemPromptSettings(version="3", default="Help.", complex="Help, step
 
 
 @pytest.mark.parametrize(
-    ("question", "fields", "system", "told"),
+    ("question", "fields", "system", "reported"),
     [
         ("What is it?", {}, "Help.", "support@3 (default)"),  # no variant for simple ones
         ("Explain how and why it works, step by step.", {}, "Help, step by step.", "support@3 (complex)"),
         ("Explain how and why it works.", {"tier": pb.TIER_FAST}, "Help.", "support@3 (default)"),
     ],
 )
-async def test_a_kept_system_prompt_comes_first_in_its_variant(question, fields, system, told):
+async def test_a_kept_system_prompt_comes_first_in_its_variant(question, fields, system, reported):
     scene = Scene(ScriptedCache(MISS), prompts=Prompts(kept={"support": SUPPORT}))
     named = pb.PromptPolicy(system="support")
     final = await scene.final(messages=[said("user", question)], prompt=named, **fields)
     assert [message.content for message in asked_of(scene)] == [system, question]
-    assert final.prompt.system == told
+    assert final.prompt.system == reported
 
 
 async def test_answers_to_other_system_prompts_are_others():

@@ -134,10 +134,10 @@ async def test_a_model_that_calls_a_tool_reads_what_may_be_read_of_it() -> None:
         made = Scene(None, tools=toolbox(ScriptedTools(weather=(0.01, f"{ATTACK} {MINE}"))), small=llm)
         made.tenant = replace(EVERYTHING, guard=GuardSettings(**guard))  # type: ignore[arg-type]
         await made.final(mesh_tools=[OFFERED])
-        told = llm.requests[1].messages[-1]
-        assert told.role == chat_pb2.ROLE_TOOL
-        assert wanted in told.content
-        assert "anna@example.com" not in told.content
+        message = llm.requests[1].messages[-1]
+        assert message.role == chat_pb2.ROLE_TOOL
+        assert wanted in message.content
+        assert "anna@example.com" not in message.content
 
 
 @pytest.mark.parametrize(
