@@ -26,7 +26,7 @@ from services.gateway.http.stored_responses.store import ResponseStore
 from services.gateway.output_validation.forms import Forms
 from services.gateway.policies.baseline import LatencyBaseline
 from services.gateway.policies.hedge import HedgeBudget, HedgePool
-from services.gateway.policies.shared_breaker import SharedBreaker
+from services.gateway.policies.tenant_aware_breaker import TenantAwareBreaker
 from services.gateway.policies.work_shares import WorkShares
 from services.gateway.tools.toolbox import make_toolbox
 from services.gateway.upstream.assignment import SCHEME
@@ -152,6 +152,6 @@ def _judging(
     return judging
 
 
-def _breaker(settings: GatewaySettings, stage: Literal["cache", "vision", "audio"]) -> SharedBreaker:
+def _breaker(settings: GatewaySettings, stage: Literal["cache", "vision", "audio"]) -> TenantAwareBreaker:
     expected_ms: float = getattr(settings.expected, f"{stage}_ms")
     return make_breaker(settings.breakers, stage, LatencyBaseline(expected_ms / 1000))

@@ -37,7 +37,7 @@ ALL = "*"
 _VARIANTS = ("default", "simple", "complex")
 _QUESTION = "Hello."
 _NO_TENANT, _WEIGHT = "", 0.01  # tenant and weight at a limiter: behind a hundred items of any batch
-_RANK = score(premium=False, realtime=False, attempt=0, batch=True)
+_RANK = score(premium=False, realtime=False, attempt=0, background=True)
 _log = logging.getLogger(__name__)
 _LOOK_S = 1.0  # seconds between two checks for new replicas and prompts that are due
 _AGAIN_S = 10.0  # after a failure

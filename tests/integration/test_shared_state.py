@@ -48,7 +48,7 @@ async def test_a_subscriber_is_notified_of_each_loss_and_return(
         await state.back()
     assert await state.ask(ping)
     assert heard == [("there", False), ("gone", False), ("there", False)]
-    assert ["there" in record.message for record in caplog.records] == [True, False, True]
+    assert ["again" in record.message for record in caplog.records] == [True, False, True]
 
 
 async def test_a_restart_is_one_loss_however_many_connections_there_were(

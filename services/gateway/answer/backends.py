@@ -12,7 +12,7 @@ from services.gateway.answer.stages.summaries import Summaries
 from services.gateway.config import TEMPLATE
 from services.gateway.generation.shared import Shared
 from services.gateway.output_validation.forms import Forms
-from services.gateway.policies.shared_breaker import SharedBreaker
+from services.gateway.policies.tenant_aware_breaker import TenantAwareBreaker
 from services.gateway.settings.generation import CascadeSettings
 from services.gateway.settings.prompt import PromptSettings, SystemPromptSettings
 from services.gateway.tools.toolbox import Toolbox
@@ -43,7 +43,7 @@ class Backends:
     """The backends of answers. `models`: the models behind their stack of policies."""
 
     cache: Cache | None
-    cache_breaker: SharedBreaker
+    cache_breaker: TenantAwareBreaker
     fleet: Fleet
     routes: Routes
     l1: L1Cache

@@ -81,7 +81,7 @@ def job(
     ledger, tenant, request = context.ledger, context.tenant, context.question.request
     deadline = Deadline.after(stage.budget_s, ledger.clock)
     rank = score(
-        premium=tenant.premium, realtime=request.realtime, attempt=request.attempt, batch=context.in_background
+        premium=tenant.premium, realtime=request.realtime, attempt=request.attempt, background=context.in_background
     )
     decision, allowed = context.prior.get(CacheDecision), context.backends.fallbacks.order
     return Job(

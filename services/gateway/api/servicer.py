@@ -23,13 +23,13 @@ from services.gateway.answer.event_writer import Send
 from services.gateway.answer.registry import STAGES
 from services.gateway.answer.stages.stage import AnswerStage
 from services.gateway.api.arrivals import Arrivals
-from services.gateway.api.auxiliary import report_wrong, warm_up
 from services.gateway.api.batch import Batch, batch_error
 from services.gateway.api.choices import Choices, ChoicesGiver
 from services.gateway.api.conversation import Conversation, ends_with, opening
 from services.gateway.api.idempotency import Begin, IdempotencyStore, SendChoice, with_heartbeats
 from services.gateway.api.outcomes import NONE, TENANT, Outcomes
 from services.gateway.api.preparation import CheckedRequest, Preparation
+from services.gateway.api.reports_and_warmup import report_wrong, warm_up
 from services.gateway.api.speech_queue import ConversationBytes, Spoken
 from services.gateway.config import GatewaySettings
 from services.gateway.policies.batch_admission import ItemTurn

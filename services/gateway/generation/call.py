@@ -13,9 +13,9 @@ from prometheus_client import Counter
 from hedgerow.llm.v1 import llm_pb2
 from hedgerow.router.v1 import router_pb2
 from services.gateway.policies.concurrency_limit import Sample
-from services.gateway.policies.shared_breaker import Blame, SharedPermit
 from services.gateway.policies.single_flight import Flight
 from services.gateway.policies.slot import Slot
+from services.gateway.policies.tenant_aware_breaker import Blame, TenantAwarePermit
 from services.gateway.upstream.assignment import Fault
 from services.gateway.upstream.call_errors import AnswerTooLarge
 from services.gateway.upstream.fleet import Pool
@@ -60,7 +60,7 @@ class Call:
         *,
         pool: Pool,
         replica: Replica,
-        permit: SharedPermit,
+        permit: TenantAwarePermit,
         slot: Slot,
         observe: Observe,
         stall_s: float,

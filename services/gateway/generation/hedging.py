@@ -51,7 +51,7 @@ class FirstTokenWait:
         return within_s if in_vain else min(within_s, wait_s)
 
     def _alternative(self, job: Job, pool: Pool, asked: Sequence[Replica]) -> Pool | None:
-        """The pool to call if those `asked` brought nothing: another replica, or the next model."""
+        """The pool to call where the replicas `asked` stay silent: that of another replica, or of the next model."""
         if job.single_attempt or not self._fleet.kept_share:
             return None
         if not pool.is_open(job.slot_request.tenant, asked):

@@ -18,8 +18,8 @@ from typing import Protocol, TypeVar
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.decisions import Decisions
 from services.gateway.generation.call import Call, Kind
-from services.gateway.policies.shared_breaker import SharedPermit
 from services.gateway.policies.slot import Slot, SlotRequest
+from services.gateway.policies.tenant_aware_breaker import TenantAwarePermit
 from services.gateway.upstream.balance import Blocks
 from services.gateway.upstream.cache import Known
 from services.gateway.upstream.fleet import Pool
@@ -125,7 +125,7 @@ class Sent:
     granted: Granted
     pool: Pool
     replica: Replica
-    permit: SharedPermit
+    permit: TenantAwarePermit
     prompt: Blocks
 
 

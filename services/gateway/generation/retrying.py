@@ -16,7 +16,7 @@ from services.runtime.errors import (
     TooLate,
 )
 
-RETRIES = 2  # of one model: one replica, and a second one that died with it
+RETRIES = 2  # of one model: two replicas may have died together
 
 
 class Retrying:

@@ -29,9 +29,9 @@ from services.gateway.http.dialects.messages_request import read_messages
 from services.gateway.http.dialects.responses_answer import ResponseWriter
 from services.gateway.http.dialects.responses_request import read_response
 from services.gateway.http.dialects.stored_turns import StoredTurns
-from services.gateway.http.endpoints.auxiliary_admission import AuxiliaryAdmission
 from services.gateway.http.endpoints.cache import Caching
 from services.gateway.http.endpoints.embedding import Embedding
+from services.gateway.http.endpoints.endpoint_admission import EndpointAdmission
 from services.gateway.http.endpoints.models import Counting, Models
 from services.gateway.http.endpoints.moderations import Moderations
 from services.gateway.http.endpoints.providers import ByName, Providers
@@ -142,21 +142,21 @@ class _App:
             go_on = None if store is None else StoredTurns(store, Retries(parts.settings.keeps, parts.servicer.keeps))
             generating = Generating(dialect, parts.servicer, parts.settings, go_on)
             yield self._route("POST", path, generating, dialect.shape)
-        auxiliary = AuxiliaryAdmission(parts.settings, parts.intake.admission)
-        caching, embedding = Caching(auxiliary, parts.cache), Embedding(auxiliary, parts.cache)
-        stored = Responses(auxiliary, parts.responses)
+        admission = EndpointAdmission(parts.settings, parts.intake.admission)
+        caching, embedding = Caching(admission, parts.cache), Embedding(admission, parts.cache)
+        stored = Responses(admission, parts.responses)
         one = f"{RESPONSES}/{{id:response_id}}"
         yield Route(one, self._endpoint(one, stored), methods=["GET", "DELETE"])
         yield self._route("GET", f"{one}/input_items", stored.input_items)
-        yield self._route("POST", "/v1/messages/count_tokens", Counting(auxiliary, parts.fleet), ANTHROPIC)
-        yield self._route("POST", "/v1/audio/transcriptions", Transcriptions(auxiliary, parts.audio))
-        translations = Transcriptions(auxiliary, parts.audio, translate=True)
+        yield self._route("POST", "/v1/messages/count_tokens", Counting(admission, parts.fleet), ANTHROPIC)
+        yield self._route("POST", "/v1/audio/transcriptions", Transcriptions(admission, parts.audio))
+        translations = Transcriptions(admission, parts.audio, translate=True)
         yield self._route("POST", "/v1/audio/translations", translations)
-        providers, has_cache = Providers(auxiliary, parts.fleet, parts.models, parts.routes), parts.cache is not None
+        providers, has_cache = Providers(admission, parts.fleet, parts.models, parts.routes), parts.cache is not None
         for serve in (
             ByName("embeddings", providers, embedding.embed, has_cache),
             ByName("rerank", providers, embedding.rerank, has_cache),
-            ByName("moderations", providers, Moderations(auxiliary), has_own=True),
+            ByName("moderations", providers, Moderations(admission), has_own=True),
         ):
             yield self._route("POST", f"/v1/{serve.method}", serve, ErrorResponse.of_methods)
         yield self._route("GET", "/v1/cache/stats", caching.stats)

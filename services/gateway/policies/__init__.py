@@ -2,7 +2,7 @@
 composes the policies that use them.
 
 limiter.py             slots at a backend: `concurrency_limit` how many, `wait_queue`, `slot`, `batch_admission`
-breaker.py             calls kept from a backend that fails; of several tenants: `shared_breaker`
+breaker.py             calls kept from a backend that fails; of several tenants: `tenant_aware_breaker`
 hedge.py               when to make a second call, and the budget for it; two calls at a time: `race`
 retry.py               the budget of retries, and the pause before one
 single_flight.py       one execution for equal requests

@@ -11,14 +11,15 @@ from services.runtime.errors import Exhausted
 
 CLASSES = ("critical", "high", "normal", "low")
 _MAX_REPEATS = 10
-_BATCH = 1_000  # below every interactive request
-# Of a slot: the tenant whose share it counts to, when it was given, whether to a batch, and its call's sample.
+_BACKGROUND = 1_000  # below every interactive request
+# Gives a slot back: the tenant whose share it counts to, when it was given, whether in the background, and the sample
+# of its call.
 Release = Callable[[str | None, float | None, bool, Sample | None], None]
 
 
-def score(*, premium: bool, realtime: bool, attempt: int, batch: bool = False) -> int:
-    """Premium +100, real-time +75, each of at most ten repeats -50; items of batches come after all others."""
-    return 100 * premium + 75 * realtime - 50 * min(max(attempt, 0), _MAX_REPEATS) - _BATCH * batch
+def score(*, premium: bool, realtime: bool, attempt: int, background: bool = False) -> int:
+    """Premium +100, real-time +75, each of at most ten repeats -50; background requests come last."""
+    return 100 * premium + 75 * realtime - 50 * min(max(attempt, 0), _MAX_REPEATS) - _BACKGROUND * background
 
 
 def class_of(score: int) -> int:

@@ -19,8 +19,8 @@ from services.gateway.policies.baseline import LatencyBaseline
 from services.gateway.policies.concurrency_limit import Fixed
 from services.gateway.policies.limiter import Limiter
 from services.gateway.policies.retry import Retry
-from services.gateway.policies.shared_breaker import SharedBreaker, SharedPermit
 from services.gateway.policies.slot import SlotRequest
+from services.gateway.policies.tenant_aware_breaker import TenantAwareBreaker, TenantAwarePermit
 from services.gateway.tools.listing import Checker, Listing, Tool
 from services.gateway.tools.source import CallAttempt, ToolSource
 from services.gateway.upstream.replica import make_breaker
@@ -107,7 +107,7 @@ class SourceClient:
         self.own = settings.tools.sources[name]
         self._reused, self._retry, self._make_key = reused, retry, make_key
         self._lists: dict[str, _Listed] = {}
-        self._breakers: dict[str, SharedBreaker] = {}
+        self._breakers: dict[str, TenantAwareBreaker] = {}
         self._limiter = Limiter(
             f"tools {name}", Fixed(self.own.concurrency), _QUEUE, self.own.queue_ms / 1000, "deadline", clock=clock
         )
@@ -168,7 +168,7 @@ class SourceClient:
         deadline: Deadline,
         span: Span,
         waited: Waited,
-        permit: SharedPermit,
+        permit: TenantAwarePermit,
     ) -> CallOutcome:
         key = self._make_key()
 
@@ -186,7 +186,7 @@ class SourceClient:
             permit, why = await self._after(pause_s, tool, tenant), error.outline
         return CallOutcome(await self._attempt(call(), permit, waited), retried=why)
 
-    async def _after(self, pause_s: float, tool: Tool, tenant: str) -> SharedPermit:
+    async def _after(self, pause_s: float, tool: Tool, tenant: str) -> TenantAwarePermit:
         """Leave for a retry that is paid for. Where there is none, or its caller has left, the price goes back."""
         try:
             await asyncio.sleep(pause_s)
@@ -195,14 +195,14 @@ class SourceClient:
             self._retry.refund()
             raise
 
-    def _permit(self, tool: Tool, tenant: str) -> SharedPermit:
+    def _permit(self, tool: Tool, tenant: str) -> TenantAwarePermit:
         breaker = self._breaker(tool)
         permit = breaker.enter(tenant)
         if permit is None:
             raise breaker.refusal(tenant)
         return permit
 
-    async def _attempt(self, call: CallAttempt, permit: SharedPermit, waited: Waited) -> tool_pb2.CallToolResponse:
+    async def _attempt(self, call: CallAttempt, permit: TenantAwarePermit, waited: Waited) -> tool_pb2.CallToolResponse:
         try:
             result = await self.source.call(call)
             permit.replied()
@@ -259,7 +259,7 @@ class SourceClient:
         self._lists[key] = listed  # the least recently used comes first
         return listed
 
-    def _breaker(self, tool: Tool) -> SharedBreaker:
+    def _breaker(self, tool: Tool) -> TenantAwareBreaker:
         if tool.remote not in self._breakers:
             if len(self._breakers) >= _MOST_BREAKERS:
                 self._breakers.pop(next(iter(self._breakers))).forget()

@@ -17,7 +17,7 @@ import grpc
 from google.protobuf.message import Message
 
 from hedgerow.channel import answer, cancel, done_sending, send
-from services.gateway.policies.shared_breaker import SharedBreaker
+from services.gateway.policies.tenant_aware_breaker import TenantAwareBreaker
 from services.gateway.upstream.call_errors import translate
 from services.runtime.errors import ServiceError
 from services.runtime.rpc.authorization import TENANT_HEADER
@@ -121,7 +121,7 @@ async def both_ways(call: Any, requests: AsyncGenerator[Message, None], backend:
         await asyncio.wait({sending})
 
 
-async def watch(channel: grpc.aio.Channel, breaker: SharedBreaker | None = None) -> None:
+async def watch(channel: grpc.aio.Channel, breaker: TenantAwareBreaker | None = None) -> None:
     """Keep connected, from before the first call on, and notify the backend's breaker, where it has one, when its
     connection is lost and when it is back. Never returns."""
     while True:

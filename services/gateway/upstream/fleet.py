@@ -17,7 +17,7 @@ from services.gateway.policies.concurrency_limit import Aimd, Fixed, Gradient2, 
 from services.gateway.policies.hedge import Hedge, HedgeBudget, HedgeRule
 from services.gateway.policies.limiter import Limiter
 from services.gateway.policies.retry import Retry
-from services.gateway.policies.shared_breaker import SharedPermit
+from services.gateway.policies.tenant_aware_breaker import TenantAwarePermit
 from services.gateway.policies.work_shares import WorkShares
 from services.gateway.settings.generation import LimitSettings
 from services.gateway.upstream import balance
@@ -60,7 +60,7 @@ class Pool:
 
     def pick(
         self, avoid: Collection[Replica] = (), prompt: Blocks = (), tenant: str = ""
-    ) -> tuple[Replica, SharedPermit] | None:
+    ) -> tuple[Replica, TenantAwarePermit] | None:
         """The best replica whose breaker lets a call of `tenant` through; none of `avoid`."""
         candidates = [replica for replica in self.replicas if replica not in avoid and not replica.start.starting]
         for replica in balance.order(candidates, self.policy, prompt, self.rng):

@@ -14,7 +14,7 @@ from hedgerow.vision.v1 import vision_pb2
 from services.gateway.config import GatewaySettings
 from services.gateway.errors import Unfinished
 from services.gateway.policies.baseline import WorkBaseline
-from services.gateway.policies.shared_breaker import SharedBreaker
+from services.gateway.policies.tenant_aware_breaker import TenantAwareBreaker
 from services.gateway.upstream.call_errors import Refused
 from services.gateway.upstream.calls import Pending, both_streams, both_ways, unary
 from services.runtime.errors import TooLate, Unavailable
@@ -99,7 +99,7 @@ class VisionBackend:
     pictures. `note`: the template of the text with the labels for a language model; empty: an English sentence."""
 
     client: VisionCalls
-    breaker: SharedBreaker
+    breaker: TenantAwareBreaker
     work: WorkBaseline
     top_k: int = 1
     note: str = ""
@@ -116,7 +116,7 @@ class AudioBackend:
     """The audio service, for recordings and live audio."""
 
     client: AudioCalls
-    breaker: SharedBreaker
+    breaker: TenantAwareBreaker
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class Media:
 def make_media(
     settings: GatewaySettings,
     channels: Mapping[str, grpc.aio.Channel],
-    breaker: Callable[[Literal["vision", "audio"]], SharedBreaker],
+    breaker: Callable[[Literal["vision", "audio"]], TenantAwareBreaker],
 ) -> Media:
     """With the services that the settings name, reached by `channels`."""
     vision = audio = None

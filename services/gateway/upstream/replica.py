@@ -9,7 +9,7 @@ from functools import partial
 from services.gateway.config import GatewaySettings
 from services.gateway.policies.baseline import LatencyBaseline
 from services.gateway.policies.breaker import Breaker
-from services.gateway.policies.shared_breaker import SharedBreaker
+from services.gateway.policies.tenant_aware_breaker import TenantAwareBreaker
 from services.gateway.settings.generation import BreakerSettings
 from services.gateway.upstream.balance import Locality, Prefixes
 from services.gateway.upstream.llm import Llm
@@ -26,7 +26,7 @@ class Replica:
 
     address: str
     llm: Llm
-    breaker: SharedBreaker
+    breaker: TenantAwareBreaker
     start: Start
     locality: Locality = field(default_factory=Locality)
     in_flight: int = 0
@@ -67,7 +67,7 @@ def make_replica(
 
 def make_breaker(
     settings: BreakerSettings, name: str, baseline: LatencyBaseline, clock: Clock = time.monotonic, shown: str = ""
-) -> SharedBreaker:
+) -> TenantAwareBreaker:
     """A closed breaker before a backend with that `baseline`. `shown`: the backend's name for callers, where that
     is not `name`."""
     make = partial(
@@ -82,4 +82,4 @@ def make_breaker(
         open_s=settings.open_ms / 1000,
         clock=clock,
     )
-    return SharedBreaker(make, baseline, settings.window_s, shown or name)
+    return TenantAwareBreaker(make, baseline, settings.window_s, shown or name)

@@ -20,7 +20,7 @@ import grpc
 from grpc_health.v1 import health_pb2
 
 from hedgerow.llm.v1 import llm_pb2
-from services.gateway.policies.shared_breaker import SharedBreaker
+from services.gateway.policies.tenant_aware_breaker import TenantAwareBreaker
 from services.gateway.upstream.calls import reachable
 from services.runtime.deadline import until_set
 
@@ -54,7 +54,7 @@ class Start:
     """How far the start of one backend is. `starting`: it takes no calls now, and is expected to. `lost`: that is so
     because its connection is lost. `served`: it has been seen serving. They change only while `follow` runs."""
 
-    def __init__(self, notice: Notice, breaker: SharedBreaker | None = None):
+    def __init__(self, notice: Notice, breaker: TenantAwareBreaker | None = None):
         self.starting = self.served = self.lost = False
         self._notice, self._breaker, self._refused = notice, breaker, asyncio.Event()
         self._followed = self._reached = False

@@ -12,7 +12,7 @@ import pytest
 
 from bench.cache import parts
 from services.cache.config import CacheSettings
-from services.cache.semantic_match import gates
+from services.cache.semantic_match import rules
 from tests.integration.adversarial.make import DIFFERENT, SAME
 
 # Measured. CTranslate2's int8 is less exact where the CPU multiplies it without AVX-512.
@@ -37,7 +37,7 @@ class Lookups:
         a, b = await asyncio.to_thread(self._engine.embed_batch, [asked, stored])
         assert a is not None
         assert b is not None
-        refused = gates.difference(asked, stored, "acme") or self._engine.unseen(asked, stored)
+        refused = rules.difference(asked, stored, "acme") or self._engine.unseen(asked, stored)
         return not refused and float(a @ b) >= self._least
 
 

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from hedgerow.audio.v1 import audio_pb2
 from hedgerow.vision.v1 import vision_pb2
 from services.gateway.policies.baseline import LatencyBaseline, WorkBaseline
-from services.gateway.policies.shared_breaker import SharedBreaker
+from services.gateway.policies.tenant_aware_breaker import TenantAwareBreaker
 from services.gateway.settings.generation import BreakerSettings
 from services.gateway.upstream.media import AudioBackend, Media, VisionBackend
 from services.gateway.upstream.replica import make_breaker
@@ -79,13 +79,13 @@ class ScriptedAudio:
 
 
 def senses(vision: ScriptedVision | None = None, audio: ScriptedAudio | None = None) -> Media:
-    def breaker(name: str) -> SharedBreaker:
+    def breaker(name: str) -> TenantAwareBreaker:
         return make_breaker(BreakerSettings(), name, LatencyBaseline(0.05))
 
     vision_backend = looking(vision, breaker("vision")) if vision else None
     return Media(vision_backend, AudioBackend(audio, breaker("audio")) if audio else None)
 
 
-def looking(vision: ScriptedVision, breaker: SharedBreaker) -> VisionBackend:
+def looking(vision: ScriptedVision, breaker: TenantAwareBreaker) -> VisionBackend:
     """A picture is expected to take as long as a call."""
     return VisionBackend(vision, breaker, WorkBaseline(breaker.baseline, breaker.baseline.expected_s))

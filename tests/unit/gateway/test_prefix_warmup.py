@@ -12,7 +12,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.answer.backends import Prompts
-from services.gateway.api import auxiliary
+from services.gateway.api import reports_and_warmup
 from services.gateway.config import GatewaySettings
 from services.gateway.errors import WarmDenied
 from services.gateway.policies.hedge import HedgeMoment
@@ -233,12 +233,12 @@ async def test_calls_without_permission_of_unknown_names_or_beside_another_are_r
     scene = Scene(tenants={"a": {"keys": [f"{1:064x}"]}}, small=llm())
     cold = scene.identity._make("a", scene.identity._known)
     with pytest.raises(WarmDenied):
-        await anext(auxiliary.warm_up(pb.WarmRequest(), cold, scene.warming))
+        await anext(reports_and_warmup.warm_up(pb.WarmRequest(), cold, scene.warming))
     scene = Scene(small=llm())
     with pytest.raises(InvalidInput, match="system_prompts: one of support, other, got nothing"):
         await scene.warmed("nothing")
     local = scene.identity.tenant(None)
-    first = auxiliary.warm_up(pb.WarmRequest(), local, scene.warming)
+    first = reports_and_warmup.warm_up(pb.WarmRequest(), local, scene.warming)
     await anext(first)
     with pytest.raises(Exhausted, match="one call at a time"):
         await scene.warmed()

@@ -9,7 +9,7 @@ from typing import Any
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Identity
-from services.gateway.api import auxiliary
+from services.gateway.api import reports_and_warmup
 from services.gateway.prefix_warmup import PrefixWarmup
 from services.gateway.settings.tenants import TenantSettings
 from services.gateway.upstream.fleet import Fleet
@@ -59,7 +59,7 @@ class Scene:
 
     async def warmed(self, *names: str) -> list[pb.WarmResponse]:
         request = pb.WarmRequest(system_prompts=names)
-        return [each async for each in auxiliary.warm_up(request, self.identity.tenant(None), self.warming)]
+        return [each async for each in reports_and_warmup.warm_up(request, self.identity.tenant(None), self.warming)]
 
 
 def read(model: ScriptedLlm) -> list[tuple[str, str]]:

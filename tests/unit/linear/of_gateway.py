@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from hedgerow.chat.v1 import chat_pb2
 from services.gateway.admission import constraint, intake, provider
 from services.gateway.answer import prompt_builder
-from services.gateway.answer.auxiliary_call import verdict
+from services.gateway.answer.background_call import verdict
 from services.gateway.answer.stages import guard
 from services.gateway.cache_eligibility.choice import kinds, looked_at
 from services.gateway.guard import injection

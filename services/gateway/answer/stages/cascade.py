@@ -22,8 +22,8 @@ from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question
 from services.gateway.admission.tools import offers_mesh_tools
 from services.gateway.answer import model_call
-from services.gateway.answer.auxiliary_call import objection, to_judge
 from services.gateway.answer.backends import Backends
+from services.gateway.answer.background_call import objection, to_judge
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.model_call import Tried, collect, collect_all
 from services.gateway.answer.results import Done, Route, Streamed

@@ -23,7 +23,7 @@ from services.gateway.answer.ledger import Running
 from services.gateway.answer.results import Done
 from services.gateway.answer.stages.stage import AnswerStage, Work
 from services.gateway.labels import Act, Degraded
-from services.gateway.policies.shared_breaker import SharedBreaker
+from services.gateway.policies.tenant_aware_breaker import TenantAwareBreaker
 from services.gateway.upstream.calls import Pending
 from services.gateway.upstream.media import AudioBackend, VisionBackend
 from services.runtime import telemetry
@@ -40,7 +40,7 @@ class _MediaStage(AnswerStage):
     gone: Degraded
 
     async def attempt(
-        self, breaker: SharedBreaker, work: Callable[[Running], Awaitable[T]]
+        self, breaker: TenantAwareBreaker, work: Callable[[Running], Awaitable[T]]
     ) -> tuple[T | None, ServiceError | None]:
         """The result of the stage, or the error. Raises `InvalidInput`."""
         ledger, tenant = self.context.ledger, self.context.tenant.name

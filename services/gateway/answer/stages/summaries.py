@@ -1,7 +1,7 @@
 """Summaries of the turns that do not fit a model's context: made beside an answer for the next question, and kept under
 a checksum of these turns.
 
-A summary is optional: an auxiliary call, a few at once, charged to the tenant that caused it.
+A summary is optional: a background call, a few at once, charged to the tenant that caused it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from hedgerow.chat.v1 import chat_pb2
 from services.gateway.admission.identity import Tenant
-from services.gateway.answer.auxiliary_call import ask
+from services.gateway.answer.background_call import ask
 from services.gateway.generation.shared import Shared
 from services.gateway.prompt import window
 from services.gateway.settings.prompt import PromptSettings

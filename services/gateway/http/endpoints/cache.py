@@ -5,8 +5,8 @@ from __future__ import annotations
 from google.protobuf.json_format import MessageToDict
 
 from hedgerow.cache.v1 import cache_pb2
-from services.gateway.api.auxiliary import to_report
-from services.gateway.http.endpoints.auxiliary_admission import AuxiliaryAdmission
+from services.gateway.api.reports_and_warmup import to_report
+from services.gateway.http.endpoints.endpoint_admission import EndpointAdmission
 from services.gateway.http.errors import NotOffered
 from services.gateway.http.server.exchange import Exchange
 from services.gateway.http.sse import compact
@@ -19,7 +19,7 @@ _COUNTS = [field.name for field in _STATS if field.type == field.TYPE_INT64]  # 
 class Caching:
     """Serves `/v1/cache/stats`, the removal of entries and reports of wrong ones."""
 
-    def __init__(self, admission: AuxiliaryAdmission, cache: Cache | None):
+    def __init__(self, admission: EndpointAdmission, cache: Cache | None):
         self._admission, self._cache = admission, cache
 
     async def stats(self, exchange: Exchange) -> None:

@@ -13,8 +13,8 @@ from typing import Any
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.channel import MAX_MESSAGE_BYTES
 from services.gateway.errors import ModelUnknown
-from services.gateway.http.endpoints.auxiliary_admission import Admitted, AuxiliaryAdmission, read_texts, tokens_of
 from services.gateway.http.endpoints.cache import present
+from services.gateway.http.endpoints.endpoint_admission import Admitted, EndpointAdmission, read_texts, tokens_of
 from services.gateway.http.endpoints.providers import ANY
 from services.gateway.http.fields import Fields
 from services.gateway.http.server.exchange import Exchange
@@ -36,7 +36,7 @@ Vector = Sequence[float]
 class Embedding:
     """Serves `/v1/embeddings` and `/v1/rerank`."""
 
-    def __init__(self, admission: AuxiliaryAdmission, cache: Cache | None):
+    def __init__(self, admission: EndpointAdmission, cache: Cache | None):
         self._admission, self._cache = admission, cache
 
     async def embed(self, exchange: Exchange, body: Fields | None = None, others: Sequence[str] = ()) -> None:

@@ -10,7 +10,7 @@ from services.gateway.admission import messages, tools
 from services.gateway.admission.question import TIERS, unknown
 from services.gateway.config import GatewaySettings
 from services.gateway.http.dialects.messages_request import read_prompt
-from services.gateway.http.endpoints.auxiliary_admission import Admitted, AuxiliaryAdmission
+from services.gateway.http.endpoints.endpoint_admission import Admitted, EndpointAdmission
 from services.gateway.http.server.exchange import Exchange
 from services.gateway.http.sse import compact
 from services.gateway.upstream.fleet import Fleet
@@ -63,7 +63,7 @@ class Models:
 class Counting:
     """Serves `/v1/messages/count_tokens`. Pictures and recordings are not counted."""
 
-    def __init__(self, admission: AuxiliaryAdmission, fleet: Fleet):
+    def __init__(self, admission: EndpointAdmission, fleet: Fleet):
         self._admission, self._fleet = admission, fleet
 
     async def __call__(self, exchange: Exchange) -> None:

@@ -17,7 +17,7 @@ from services.gateway.guard import injection
 from services.gateway.guard.checks import Checks, everything
 from services.gateway.guard.denied import TooSlow
 from services.gateway.guard.screen import AT_ONCE, Screen
-from services.gateway.http.endpoints.auxiliary_admission import AuxiliaryAdmission, TextInputs, read_texts, tokens_of
+from services.gateway.http.endpoints.endpoint_admission import EndpointAdmission, TextInputs, read_texts, tokens_of
 from services.gateway.http.endpoints.providers import ANY
 from services.gateway.http.fields import Fields
 from services.gateway.http.server.exchange import Exchange
@@ -76,7 +76,7 @@ class _Moderation:
 class Moderations:
     """Serves `/v1/moderations`."""
 
-    def __init__(self, admission: AuxiliaryAdmission):
+    def __init__(self, admission: EndpointAdmission):
         self._admission = admission
 
     async def __call__(self, exchange: Exchange, body: Fields | None = None, others: Sequence[str] = ()) -> None:

@@ -19,7 +19,7 @@ from services.gateway.errors import AnswersWaiting, ModelUnknown
 from services.gateway.generation.job import Job, Report
 from services.gateway.generation.shared import Shared
 from services.gateway.http.endpoints import guarded_body
-from services.gateway.http.endpoints.auxiliary_admission import Admitted, AuxiliaryAdmission
+from services.gateway.http.endpoints.endpoint_admission import Admitted, EndpointAdmission
 from services.gateway.http.fields import Fields
 from services.gateway.http.request_options import RequestOptions, take_options
 from services.gateway.http.server.exchange import Exchange
@@ -60,7 +60,7 @@ class Own(Protocol):
 class Providers:
     """The models of providers, behind their policies. `answers`: the room for answers, which are held as a whole."""
 
-    admission: AuxiliaryAdmission
+    admission: EndpointAdmission
     fleet: Fleet
     models: Shared
     routes: Routes

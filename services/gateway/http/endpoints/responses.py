@@ -11,7 +11,7 @@ from starlette.datastructures import QueryParams
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.http.dialects.stored_turns import owner
-from services.gateway.http.endpoints.auxiliary_admission import AuxiliaryAdmission
+from services.gateway.http.endpoints.endpoint_admission import EndpointAdmission
 from services.gateway.http.errors import NotOffered
 from services.gateway.http.fields import Fields
 from services.gateway.http.request_options import RequestOptions, take_options
@@ -39,7 +39,7 @@ register_url_convertor("response_id", ResponseId())
 class Responses:
     """Serves `/v1/responses/{id}` and `/v1/responses/{id}/input_items`."""
 
-    def __init__(self, admission: AuxiliaryAdmission, store: ResponseStore | None):
+    def __init__(self, admission: EndpointAdmission, store: ResponseStore | None):
         self._admission, self._store = admission, store
 
     async def __call__(self, exchange: Exchange) -> None:

@@ -15,7 +15,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from hedgerow.audio.v1 import audio_pb2
 from services.gateway.admission.question import estimated_tokens, recording_tokens
 from services.gateway.http import sse
-from services.gateway.http.endpoints.auxiliary_admission import Admitted, AuxiliaryAdmission
+from services.gateway.http.endpoints.endpoint_admission import Admitted, EndpointAdmission
 from services.gateway.http.errors import NotJson, NotOffered
 from services.gateway.http.fields import Fields
 from services.gateway.http.server.exchange import Exchange
@@ -89,7 +89,7 @@ class Transcriptions:
     """Serves `/v1/audio/transcriptions`, or with `translate` `/v1/audio/translations`. There is one model, whatever
     name it is asked for by."""
 
-    def __init__(self, admission: AuxiliaryAdmission, audio: AudioBackend | None, *, translate: bool = False):
+    def __init__(self, admission: EndpointAdmission, audio: AudioBackend | None, *, translate: bool = False):
         self._admission, self._audio, self._translate = admission, audio, translate
 
     async def __call__(self, exchange: Exchange) -> None:

@@ -17,7 +17,7 @@ from services.gateway.admission.quota import Claim, Reservation
 from services.gateway.answer.event_writer import Send
 from services.gateway.answer.runner import Answer
 from services.gateway.api.idempotency import IdempotencyStore, with_heartbeats
-from services.gateway.policies.shared_breaker import SharedBreaker
+from services.gateway.policies.tenant_aware_breaker import TenantAwareBreaker
 from services.gateway.settings.serving import KeptSettings
 from services.runtime.errors import Unavailable
 from tests.cancelling import cancelled_at_every_await
@@ -83,7 +83,7 @@ async def read(message: pb.GenerateResponse) -> None:
     await asyncio.sleep(0)
 
 
-def breakers(scene: Scene) -> list[SharedBreaker]:
+def breakers(scene: Scene) -> list[TenantAwareBreaker]:
     media = [each.breaker for each in (scene.media.vision, scene.media.audio) if each]
     models = [replica.breaker for pool in scene.fleet.pools.values() for replica in pool.replicas]
     return [scene.breaker, *media, *models]

@@ -15,7 +15,7 @@ from services.runtime.deadline import Deadline
 from tests.clock import loop_clock
 
 pytestmark = pytest.mark.paused
-_BATCH = score(premium=False, realtime=False, attempt=0, batch=True)
+_BATCH = score(premium=False, realtime=False, attempt=0, background=True)
 
 
 class Scene:

@@ -15,8 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from services.gateway.policies.baseline import LatencyBaseline
 from services.gateway.policies.breaker import Breaker, State
-from services.gateway.policies.shared_breaker import SharedBreaker, SharedPermit
 from services.gateway.policies.single_flight import Flight, FlightReader, SingleFlight
+from services.gateway.policies.tenant_aware_breaker import TenantAwareBreaker, TenantAwarePermit
 from services.runtime.errors import ServiceError, TooLate, Unavailable
 from tests.clock import PausedClock, PausedLoop
 from tests.examples import examples
@@ -146,8 +146,8 @@ class SharedBreakerMachine(RuleBasedStateMachine):
         def made(**how: object) -> Breaker:
             return make(**{**how, "in_metrics": False})
 
-        self.breaker = SharedBreaker(made, LatencyBaseline(0.5, self.clock), 10.0, "stateful")
-        self.running = list[tuple[str, SharedPermit]]()
+        self.breaker = TenantAwareBreaker(made, LatencyBaseline(0.5, self.clock), 10.0, "stateful")
+        self.running = list[tuple[str, TenantAwarePermit]]()
         self.guilty = set[str]()  # which had failed calls
         self.answered = {name: float("-inf") for name in "abc"}
         self.alone = True  # whether at each failure another tenant had just been answered, and no other had met it

@@ -18,7 +18,7 @@ from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import prompt_tokens
-from services.gateway.answer.auxiliary_call import ask, to_judge, verdict
+from services.gateway.answer.background_call import ask, to_judge, verdict
 from services.gateway.generation.shared import Shared
 from services.gateway.settings.generation import JudgeSettings
 from services.gateway.upstream.cache import Cache

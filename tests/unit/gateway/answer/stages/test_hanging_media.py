@@ -13,7 +13,7 @@ from hedgerow.audio.v1 import audio_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.policies.baseline import LatencyBaseline, WorkBaseline
 from services.gateway.policies.breaker import State
-from services.gateway.policies.shared_breaker import SharedBreaker
+from services.gateway.policies.tenant_aware_breaker import TenantAwareBreaker
 from services.gateway.settings.generation import BreakerSettings
 from services.gateway.upstream.media import AudioBackend, AudioCalls, Media
 from services.gateway.upstream.replica import make_breaker
@@ -89,7 +89,7 @@ class Asking:
     def __init__(self, kind: str):
         self.kind, self.model = kind, Model()
         usual = LatencyBaseline(0.2, loop_clock)
-        self.breaker: SharedBreaker = make_breaker(BreakerSettings(), kind, usual, loop_clock)
+        self.breaker: TenantAwareBreaker = make_breaker(BreakerSettings(), kind, usual, loop_clock)
         audio = AudioCalls(AudioChannel(self.model), WorkBaseline(usual, 0.2))  # type: ignore[arg-type]
         vision = looking(Vision(self.model), self.breaker) if kind == "vision" else None
         self._media = Media(vision, AudioBackend(audio, self.breaker) if kind == "audio" else None)

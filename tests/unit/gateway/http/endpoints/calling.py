@@ -10,7 +10,7 @@ from typing import Any
 from services.gateway.admission.control import AdmissionControl
 from services.gateway.admission.identity import Tenant
 from services.gateway.config import GatewaySettings
-from services.gateway.http.endpoints.auxiliary_admission import AuxiliaryAdmission
+from services.gateway.http.endpoints.endpoint_admission import EndpointAdmission
 from services.gateway.http.errors import ErrorResponse
 from services.gateway.http.server.endpoint import Endpoint, Serve
 from services.gateway.http.server.exchange import Exchange
@@ -45,8 +45,8 @@ class Bills(AdmissionControl):
         return self.made[-1]
 
 
-def auxiliary(bills: Bills | None = None) -> AuxiliaryAdmission:
-    return AuxiliaryAdmission(SETTINGS, bills or AdmissionControl(SETTINGS.shed, WorkShares(lambda: 0.0, 0.85)))
+def admission(bills: Bills | None = None) -> EndpointAdmission:
+    return EndpointAdmission(SETTINGS, bills or AdmissionControl(SETTINGS.shed, WorkShares(lambda: 0.0, 0.85)))
 
 
 def wire(serve: Serve, tenant: Tenant = EVERYTHING) -> Wire:

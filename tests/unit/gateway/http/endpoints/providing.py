@@ -14,8 +14,8 @@ from services.gateway.admission.identity import Tenant
 from services.gateway.config import GatewaySettings, Method
 from services.gateway.errors import AnswersWaiting
 from services.gateway.generation.stack import make_stack
-from services.gateway.http.endpoints.auxiliary_admission import AuxiliaryAdmission
 from services.gateway.http.endpoints.embedding import Embedding
+from services.gateway.http.endpoints.endpoint_admission import EndpointAdmission
 from services.gateway.http.endpoints.moderations import Moderations
 from services.gateway.http.endpoints.providers import ByName, Own, Providers
 from services.gateway.http.errors import ErrorResponse
@@ -26,7 +26,7 @@ from services.runtime.policy.waiting_bytes import WaitingBytes
 from services.runtime.routing import Model
 from tests.clock import loop_clock
 from tests.unit.gateway.answer.scene import EVERYTHING
-from tests.unit.gateway.http.endpoints.test_auxiliary_admission import Bills, ScriptedCache, asked
+from tests.unit.gateway.http.endpoints.test_endpoint_admission import Bills, ScriptedCache, asked
 from tests.unit.gateway.http.wire import Wire
 from tests.unit.gateway.scripted import ScriptedLlm, ScriptedRoutes, Step, fleet
 from tests.waiting import until
@@ -85,14 +85,14 @@ class Gateway:
 
     def _serving(self, method: Method) -> ByName:
         llms = fleet(loop_clock, {"retry": {"max_share": 1}}, chat=self.chat, embed=self.embed, judge=self.judge)
-        auxiliary = AuxiliaryAdmission(self.settings, self.bills)
+        admission = EndpointAdmission(self.settings, self.bills)
         routes = Routes(SETTINGS.llm_addresses, expected=False, never=SERVES)
         routes._take_rows([priced("embed")])
-        embedding = Embedding(auxiliary, ScriptedCache() if self.own else None)
+        embedding = Embedding(admission, ScriptedCache() if self.own else None)
         own: Mapping[Method, Own] = {"embeddings": embedding.embed, "rerank": embedding.rerank}
-        providers = Providers(auxiliary, llms, make_stack(llms, lambda _: None), routes, self.answers)
+        providers = Providers(admission, llms, make_stack(llms, lambda _: None), routes, self.answers)
         moderates = method == "moderations"
-        return ByName(method, providers, own.get(method, Moderations(auxiliary)), self.own or moderates)
+        return ByName(method, providers, own.get(method, Moderations(admission)), self.own or moderates)
 
 
 def priced(name: str) -> Model:

@@ -15,7 +15,7 @@ from services.gateway.settings.guard import GuardSettings
 from services.runtime.deadline import Deadline
 from services.runtime.errors import TooLate
 from tests.unit.gateway.answer.scene import EVERYTHING
-from tests.unit.gateway.http.endpoints.calling import auxiliary, replied
+from tests.unit.gateway.http.endpoints.calling import admission, replied
 
 pytestmark = pytest.mark.paused
 
@@ -25,7 +25,7 @@ DENYING = GuardSettings(denied_phrases=("project titan",))
 
 
 async def moderated(tenant: Tenant = EVERYTHING, **body: Any) -> tuple[int, Any]:
-    return await replied(Moderations(auxiliary()), tenant, **body)
+    return await replied(Moderations(admission()), tenant, **body)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ async def test_limits_and_models_are_named(body: dict[str, Any], status: int, pa
 
 
 async def test_long_texts_of_one_tenant_delay_no_other_tenant():
-    served, ended = Moderations(auxiliary()), list[str]()
+    served, ended = Moderations(admission()), list[str]()
     checks, never = everything(DENYING), Deadline.never()
 
     async def look(name: str, text: str) -> None:
@@ -98,4 +98,4 @@ async def test_long_texts_of_one_tenant_delay_no_other_tenant():
 
 async def test_a_moderation_beyond_its_budget_is_an_error():
     with pytest.raises(TooLate, match="not done within the budget"):
-        await Moderations(auxiliary())._verdict("Hello. " * 100, everything(DENYING), EVERYTHING, Deadline.after(0))
+        await Moderations(admission())._verdict("Hello. " * 100, everything(DENYING), EVERYTHING, Deadline.after(0))

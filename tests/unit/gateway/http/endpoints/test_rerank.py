@@ -10,7 +10,7 @@ from hedgerow.cache.v1 import cache_pb2
 from services.gateway.http.endpoints.embedding import Embedding
 from services.runtime.errors import InvalidInput, NotSupported, ServiceError, Unavailable
 from tests.unit.gateway.answer.scene import EVERYTHING
-from tests.unit.gateway.http.endpoints.calling import Bills, auxiliary, replied
+from tests.unit.gateway.http.endpoints.calling import Bills, admission, replied
 
 pytestmark = pytest.mark.paused
 
@@ -33,7 +33,7 @@ class Cache:
 
 
 async def reranked(cache: Cache, bills: Bills | None = None, **body: Any) -> tuple[int, Any]:
-    return await replied(Embedding(auxiliary(bills or Bills()), cache).rerank, **body)
+    return await replied(Embedding(admission(bills or Bills()), cache).rerank, **body)
 
 
 async def test_the_nearest_come_first_and_the_model_says_that_it_is_a_cosine() -> None:
@@ -124,7 +124,7 @@ async def test_without_an_embedder_a_name_is_unknown_and_the_rest_is_not_support
     cache = Cache(NotSupported("pip install 'hedgerow[cache,embedder]'"))
     for got, answer in (
         await reranked(cache, model=model, query="fruit", documents=["pear"]),
-        await replied(Embedding(auxiliary(Bills()), cache).embed, model=model, input="fruit"),
+        await replied(Embedding(admission(Bills()), cache).embed, model=model, input="fruit"),
     ):
         assert got == status
         assert ("hedgerow[cache,embedder]" in answer["error"]["message"]) is (status == 501)

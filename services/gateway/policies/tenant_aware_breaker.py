@@ -4,7 +4,7 @@ If calls of all tenants fail, the backend is at fault. If the calls of one tenan
 tenant is: its prompts may break the engine. So each failure is charged to one of two breakers:
 
 - the common one, when another tenant has failed too since the last success, or when no other tenant was answered
-  lately: the failures of a single tenant are then the only evidence. Throttling of one tenant is no evidence that
+  lately, so that this tenant's failures are the only evidence. Throttling of one tenant is no evidence that
   others are throttled: a provider also answers 429 to a single request that is larger than its limit;
 - else the tenant's own one, which keeps only this tenant away.
 
@@ -36,13 +36,13 @@ class Blame(Enum):
     BACKEND = "backend"
 
 
-class SharedPermit:
+class TenantAwarePermit:
     """The permit for one call of one tenant. It reports once how it ended; later reports are ignored, and blame neither
     tenant nor backend."""
 
     __slots__ = ("_breaker", "_common", "_own", "_reported", "_started", "tenant")
 
-    def __init__(self, breaker: SharedBreaker, tenant: str, common: Permit, own: Permit | None):
+    def __init__(self, breaker: TenantAwareBreaker, tenant: str, common: Permit, own: Permit | None):
         self._breaker, self.tenant, self._common, self._own = breaker, tenant, common, own
         self._started, self._reported = breaker.clock(), False
 
@@ -125,7 +125,7 @@ class SharedPermit:
         return first
 
 
-class SharedBreaker:
+class TenantAwareBreaker:
     """`make`: `Breaker` with all that a closed one for the backend takes. `baseline`: how long the backend takes.
     `window_s`: how far back the success of another tenant speaks for the backend. A process that knows no tenants has
     one, whose name is empty. `shown` is what callers know the backend by."""
@@ -141,7 +141,7 @@ class SharedBreaker:
         self._answered, self._other = ("", float("-inf")), ("", float("-inf"))
         self.clock, self.slow_s = self._common.clock, self._common.slow_s
 
-    def enter(self, tenant: str = "") -> SharedPermit | None:
+    def enter(self, tenant: str = "") -> TenantAwarePermit | None:
         """A permit for a call now, or None."""
         common = self._common.enter()
         if common is None:
@@ -151,7 +151,7 @@ class SharedBreaker:
         if own and permit is None:
             common.withdrawn()
             return None
-        return SharedPermit(self, tenant, common, permit)
+        return TenantAwarePermit(self, tenant, common, permit)
 
     def would_admit(self, tenant: str = "") -> bool:
         """Whether `enter` would return a permit. Changes nothing."""

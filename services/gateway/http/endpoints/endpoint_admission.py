@@ -41,7 +41,7 @@ class Admitted:
 
 
 @dataclass(frozen=True, slots=True)
-class AuxiliaryAdmission:
+class EndpointAdmission:
     """Admission of requests other than answers."""
 
     settings: GatewaySettings

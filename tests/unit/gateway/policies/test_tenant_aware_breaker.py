@@ -7,10 +7,10 @@ import pytest
 from prometheus_client import REGISTRY
 
 from services.gateway.errors import Unfinished
-from services.gateway.policies import shared_breaker
+from services.gateway.policies import tenant_aware_breaker
 from services.gateway.policies.baseline import LatencyBaseline
 from services.gateway.policies.breaker import Breaker, BreakerOpen, State, Throttled
-from services.gateway.policies.shared_breaker import Blame, SharedBreaker, SharedPermit
+from services.gateway.policies.tenant_aware_breaker import Blame, TenantAwareBreaker, TenantAwarePermit
 from services.runtime.errors import Exhausted, InvalidInput, Starting, TooLate, Unavailable
 from tests.clock import PausedClock
 from tests.unit.gateway.policies.breakers import SETTINGS
@@ -19,13 +19,15 @@ WINDOW_S, NEEDS_S = 10.0, 0.5
 
 
 @pytest.fixture
-def breaker(clock: PausedClock) -> SharedBreaker:
+def breaker(clock: PausedClock) -> TenantAwareBreaker:
     return make(clock)
 
 
-def make(clock: PausedClock, name: str = "shared", min_calls: int = 1_000, needs_s: float = NEEDS_S) -> SharedBreaker:
+def make(
+    clock: PausedClock, name: str = "shared", min_calls: int = 1_000, needs_s: float = NEEDS_S
+) -> TenantAwareBreaker:
     settings = {**SETTINGS, "in_a_row": 5, "min_calls": min_calls}
-    return SharedBreaker(
+    return TenantAwareBreaker(
         partial(Breaker, name, **settings, clock=clock, rng=random.Random(1)),
         LatencyBaseline(needs_s, clock),
         WINDOW_S,
@@ -33,13 +35,13 @@ def make(clock: PausedClock, name: str = "shared", min_calls: int = 1_000, needs
     )
 
 
-def admitted(breaker: SharedBreaker, tenant: str) -> SharedPermit:
+def admitted(breaker: TenantAwareBreaker, tenant: str) -> TenantAwarePermit:
     permit = breaker.enter(tenant)
     assert permit is not None
     return permit
 
 
-def fail(breaker: SharedBreaker, tenant: str, times: int = 1) -> list[Blame]:
+def fail(breaker: TenantAwareBreaker, tenant: str, times: int = 1) -> list[Blame]:
     return [admitted(breaker, tenant).failed() for _ in range(times)]
 
 
@@ -237,7 +239,7 @@ def rows(backend: str) -> list[str]:
 
 
 def test_breakers_of_single_tenants_have_a_limit_however_many_are_open(clock, monkeypatch):
-    monkeypatch.setattr(shared_breaker, "_MOST_OWN", 10)
+    monkeypatch.setattr(tenant_aware_breaker, "_MOST_OWN", 10)
     shared = make(clock)
     for number in range(100):
         own = shared.breaker_of(f"tenant-{number}")

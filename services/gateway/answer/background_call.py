@@ -1,6 +1,6 @@
 """Calls to a model beside an answer, such as a summary or a judgement.
 
-An auxiliary call has the priority of a batch, one attempt and a bounded time, and no client waits for it.
+A background call has the priority of a batch, one attempt and a bounded time, and no client waits for it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ async def ask(
         sampling=chat_pb2.Sampling(max_tokens=max_tokens, temperature=0),
         cache_salt=tenant.prefix_salt,
     )
-    rank = score(premium=False, realtime=False, attempt=0, batch=True)
+    rank = score(premium=False, realtime=False, attempt=0, background=True)
     slot_request = SlotRequest(rank, tenant.name, tenant.weight, deadline, on_slot=lambda: None)
     report = Report(Decisions())
     job = Job(

@@ -13,8 +13,8 @@ import pytest
 from hedgerow.audio.v1 import audio_pb2
 from hedgerow.cache.v1 import cache_pb2
 from services.gateway.errors import Unfinished
-from services.gateway.http.endpoints.auxiliary_admission import Admitted, AuxiliaryAdmission
 from services.gateway.http.endpoints.embedding import Embedding
+from services.gateway.http.endpoints.endpoint_admission import Admitted, EndpointAdmission
 from services.gateway.http.endpoints.transcriptions import MultipartForm, Transcriptions, _transcribed
 from services.gateway.http.fields import Fields
 from services.gateway.http.server.endpoint import Serve
@@ -24,7 +24,7 @@ from services.gateway.upstream.media import AudioBackend
 from services.gateway.upstream.replica import make_breaker
 from services.runtime.errors import Exhausted, ServiceError, TooLate, Unavailable
 from tests.clock import loop_clock
-from tests.unit.gateway.http.endpoints.calling import Bill, Bills, asked, auxiliary, replied, wire
+from tests.unit.gateway.http.endpoints.calling import Bill, Bills, admission, asked, replied, wire
 from tests.waiting import until
 
 pytestmark = pytest.mark.paused
@@ -79,19 +79,19 @@ def form(recording: str = "RIFF", **fields: str) -> bytes:
 
 @pytest.mark.parametrize("how", ["json", "text", "verbose_json"])
 async def test_a_transcript_that_comes_whole_is_200(how: str) -> None:
-    sent = wire(Transcriptions(auxiliary(), audio_backend(SEGMENT, SUMMARY)))
+    sent = wire(Transcriptions(admission(), audio_backend(SEGMENT, SUMMARY)))
     await sent.send(form(response_format=how))
     assert sent.statuses == [200]
     await sent.end()
 
 
 async def test_embeddings_are_200() -> None:
-    status, _ = await replied(Embedding(auxiliary(), ScriptedCache()).embed, input="Hello.")
+    status, _ = await replied(Embedding(admission(), ScriptedCache()).embed, input="Hello.")
     assert status == 200
 
 
 async def test_a_transcript_that_streams_has_its_headers_before_the_first_sign_of_life() -> None:
-    sent = wire(Transcriptions(auxiliary(), audio_backend(25.0, SEGMENT, SUMMARY)))
+    sent = wire(Transcriptions(admission(), audio_backend(25.0, SEGMENT, SUMMARY)))
     await sent.send(form(stream="true"))
     assert sent.statuses == []
     await asyncio.sleep(12)
@@ -108,7 +108,7 @@ async def test_a_transcript_that_streams_has_its_headers_before_the_first_sign_o
 async def test_the_segments_of_a_stream_are_parted_as_their_language_parts_words(language: str, expected: str) -> None:
     segments = [audio_pb2.Segment(text=text, language=language) for text in ("你好。", "世界。")]
     said = [audio_pb2.TranscribeResponse(segment=segment) for segment in segments]
-    sent = wire(Transcriptions(auxiliary(), audio_backend(*said, SUMMARY)))
+    sent = wire(Transcriptions(admission(), audio_backend(*said, SUMMARY)))
     await sent.send(form(stream="true"))
     assert f'"text":{json.dumps(expected)}'.encode() in sent.transport.written
     await sent.end()
@@ -153,10 +153,10 @@ TEXT = "x" * 400  # 100 tokens
 HOUR = audio_pb2.TranscribeResponse(segment=audio_pb2.Segment(text="Hello.", end_s=3_600))
 
 
-async def charged(serve: Callable[[AuxiliaryAdmission], Serve], request: bytes, *, leaves: bool) -> Bill:
+async def charged(serve: Callable[[EndpointAdmission], Serve], request: bytes, *, leaves: bool) -> Bill:
     """The cost of a request whose client stays to the end, or leaves after a while."""
     bills = Bills()
-    sent = wire(serve(auxiliary(bills)))
+    sent = wire(serve(admission(bills)))
     await sent.send(request)
     if leaves:
         await asyncio.sleep(1)
@@ -167,12 +167,12 @@ async def charged(serve: Callable[[AuxiliaryAdmission], Serve], request: bytes, 
     return bill
 
 
-def embedding(*script: float | ServiceError) -> Callable[[AuxiliaryAdmission], Serve]:
-    return lambda auxiliary: Embedding(auxiliary, ScriptedCache(*script)).embed
+def embedding(*script: float | ServiceError) -> Callable[[EndpointAdmission], Serve]:
+    return lambda admission: Embedding(admission, ScriptedCache(*script)).embed
 
 
-def transcribing(*script: Said) -> Callable[[AuxiliaryAdmission], Serve]:
-    return lambda auxiliary: Transcriptions(auxiliary, audio_backend(*script))
+def transcribing(*script: Said) -> Callable[[EndpointAdmission], Serve]:
+    return lambda admission: Transcriptions(admission, audio_backend(*script))
 
 
 @pytest.mark.parametrize(
