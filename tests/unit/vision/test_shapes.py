@@ -19,7 +19,7 @@ def shapes() -> Iterator[ModuleType]:
     """The training scripts are no package: they import each other by their bare names."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(TRAINING))
-        import shapes
+        import shapes  # type: ignore[import-not-found]
 
         yield shapes
         for name in ("shapes", "corpus"):
