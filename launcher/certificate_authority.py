@@ -74,7 +74,7 @@ class Authority:
         return Issued(_pem(builder.sign(self.key, hashes.SHA256())), _key_pem(key), uri, until)
 
     def pem(self) -> bytes:
-        """Its certificate."""
+        """The CA's certificate as PEM."""
         return _pem(self.certificate)
 
 

@@ -215,7 +215,7 @@ class Mesh:
 
 
 def _pages_of(spec: ServiceSpec) -> dict[str, object]:
-    """Where a gateway serves HTTP, and its metrics: of several workers each has the next port."""
+    """The HTTP and metrics addresses of a gateway: of several workers each has the next metrics port."""
     http, metrics, workers = (
         spec.environment.get(f"HEDGEROW_GATEWAY_{name}", "") for name in ("HTTP_ADDRESS", "METRICS_ADDRESS", "WORKERS")
     )

@@ -287,5 +287,5 @@ def _bind(probe: socket.socket) -> int:
 
 
 def free_port() -> int:
-    """One of `free_ports`."""
+    """A free TCP port."""
     return free_ports(1)[0]

@@ -101,7 +101,7 @@ class ReplicatedMesh:
         return f'      - {{address: "{self._at(name)}", region: {REGION}{http}}}'
 
     def _http_port(self, name: str) -> int:
-        """Where a gateway serves HTTP; 0: nowhere."""
+        """The HTTP port of a gateway; 0: none."""
         return self.ports.get(f"{name}-http", 0)
 
     def control(self) -> ServiceSpec:
@@ -142,7 +142,7 @@ class ReplicatedMesh:
         return ServiceSpec("redis", "", self._at("redis"), command=command, speaks="redis")
 
     def _envoy(self) -> ServiceSpec:
-        """It serves when a gateway does: its health is asked where callers come in."""
+        """Envoy. It is healthy when a gateway is: health is checked through its listener for callers."""
         try:
             command = tuple(envoy.command(self._envoy_folder / envoy.BOOTSTRAP))
         except FileNotFoundError as error:

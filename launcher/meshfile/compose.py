@@ -109,7 +109,7 @@ def _service(file: MeshFile, container: Container) -> dict[str, Any]:
 
 
 def _literal(text: str) -> str:
-    """As compose takes it without looking for variables in it."""
+    """A text for a compose file in which compose expands no variables."""
     return text.replace("$", "$$")
 
 

@@ -41,8 +41,8 @@ class Container:
 
     @property
     def key_names(self) -> dict[str, str]:
-        """By the variable of each credential the name that it has outside: that of the variable it is taken from, or
-        one after the part where it is in a file here."""
+        """The external name of each credential, by its variable: that of the variable it is taken from, or one after
+        the part if it is in a file here."""
         in_file = f"{self.part.name.upper().replace('-', '_')}_KEY"
         return {self.part.prefixed(name): key.variable or in_file for name, key in self.part.keys.items()}
 
@@ -53,7 +53,7 @@ class Container:
 
 
 def port_of(part: Part) -> int:
-    """Where it serves gRPC, as its image says."""
+    """The gRPC port of a part's image."""
     return SERVICES[part.service].port
 
 
@@ -117,7 +117,8 @@ def _own(
 
 
 def _around(part: Part) -> dict[str, str]:
-    """What engines write goes where they may: what they download is kept, the rest is not."""
+    """Variables for the folders that engines write to: the volume with downloads for a model from the hub, else a
+    temporary folder."""
     if part.service not in ("llm", "audio"):
         return {}
     if part.from_hub:

@@ -68,7 +68,7 @@ def _is_alone(node: yaml.Node | None) -> TypeGuard[yaml.Node]:
 
 
 def _digest(item: yaml.Node) -> str:
-    """Of a key that is its digest alone, or an object with it."""
+    """The digest of a key, which is a text or an object with it."""
     if isinstance(item, yaml.MappingNode):
         pair = _pair(item, "sha256")
         return _digest(pair[1]) if pair else ""
@@ -145,6 +145,6 @@ def _column(text: str, at: int) -> int:
 
 
 def _name(name: str, is_json: bool) -> str:
-    """In quotes where YAML would take it for something else."""
+    """A name for the file, in quotes if YAML would read it as another type."""
     plain = not is_json and _PLAIN.fullmatch(name) and yaml.safe_load(name) == name
     return name if plain else json.dumps(name, ensure_ascii=False)

@@ -36,7 +36,7 @@ def written(moment: datetime) -> str:
 
 
 def _later(now: datetime, count: int, unit: str) -> datetime:
-    """In months it is the same day of that month, or its last."""
+    """The time after `count` units. With months it is the same day of that month, or its last."""
     if unit in _UNITS:
         return now + timedelta(**{_UNITS[unit]: count})
     years, month = divmod(now.month - 1 + count, 12)

@@ -35,7 +35,7 @@ def render(file: MeshFile, environment: Mapping[str, str], images: str = IMAGES)
 
 
 def planned(file: MeshFile, images: str = IMAGES) -> list[Container]:
-    """Its containers, which find each other through the control plane."""
+    """The containers of a mesh file, which find each other through the control plane."""
     first: dict[str, str] = {}  # of the Deployments that serve one model: the topology's service is named after it
     for part in parts(file):
         first.setdefault(_served(part), part.name)
@@ -102,7 +102,7 @@ def _redis(file: MeshFile) -> Values:
 
 
 def _tenants(file: MeshFile, environment: Mapping[str, str]) -> Values:
-    """Those of the file, with digests of their keys. A `tenants_file` becomes a Secret that is not the chart's."""
+    """The tenants of the file, with digests of their keys. A `tenants_file` becomes a Secret outside of the chart."""
     if file.tenants:
         return {"inline": tenants_of(file, environment)}
     return {"secretName": "tenants" if file.tenants_file else ""}
@@ -134,7 +134,7 @@ def _source(part: Part) -> str:
 
 
 def _ports(settings: Mapping[str, Any]) -> Iterator[int]:
-    """Those of URLs in the settings: of a provider, of a server of tools."""
+    """The ports of URLs in the settings: of a provider, of a server of tools."""
     for text in re.findall(r"https?://[^\s\"]+", json.dumps(settings)):
         url = urlsplit(text)
         yield url.port or _PORTS[url.scheme]

@@ -33,7 +33,7 @@ _LARGEST_BYTES = 1024 * 1024
 
 
 class KeysError(ValueError):
-    """It cannot be done. `reason` is for programs."""
+    """A command on keys failed. `reason` is for programs."""
 
     def __init__(self, reason: str, message: str):
         self.reason = reason
@@ -74,7 +74,7 @@ class KeysFile:
 
     @classmethod
     def of_mesh(cls, path: Path) -> KeysFile:
-        """Those of a mesh file, which may name a file of its own for them."""
+        """The keys of a mesh file, or of the tenants' file that it names."""
         content = _content(path, _text(path))
         if named := content.get("tenants_file"):
             return cls.of_tenants(path.absolute().parent / Path(str(named)).expanduser())
@@ -82,11 +82,11 @@ class KeysFile:
 
     @classmethod
     def of_tenants(cls, path: Path) -> KeysFile:
-        """Those of a file that the gateway follows."""
+        """The keys of a tenants' file."""
         return cls(path, (), "keys")
 
     def keys(self) -> list[Key]:
-        """All of them, in the file's order. Raises `KeysError`."""
+        """All keys, in the file's order. Raises `KeysError`."""
         return [key for name, tenant in self._tenants().items() for key in self._keys(name, tenant)]
 
     def tenants(self) -> list[str]:
@@ -266,7 +266,7 @@ def _near(name: str, known: list[str]) -> str:
 
 
 def _refuse_name(name: str) -> None:
-    """As the gateway refuses names: two spellings of one look would pass for one tenant."""
+    """Refuse a tenant's name that the gateway refuses: two spellings that look alike could be taken for one tenant."""
     plain = name.isprintable() and name == name.strip() and name == unicodedata.normalize("NFKC", name)
     if not plain or not 0 < len(name) <= _LONGEST_NAME:
         raise KeysError(

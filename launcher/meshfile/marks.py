@@ -27,7 +27,7 @@ class Marked:
     problems: list[Problem] = field(default_factory=list)
 
     def problem(self, path: Steps, message: str, *, at_key: bool = False) -> Problem:
-        """One at `path`, or at the nearest that is there around it."""
+        """A problem at `path`, or at its nearest parent in the file."""
         for end in range(len(path), -1, -1):
             near = path[:end]
             of_key = at_key or (end < len(path) and near in self.groups)

@@ -240,5 +240,5 @@ class Model(WithSettings):
 
     @property
     def options_of(self) -> str:
-        """Whose settings its options are; an engine of one's own is given all of them."""
+        """The engine that the options belong to; a custom engine gets all of them."""
         return self.engine if self.engine in ENGINES else "openai" if self.url else "vllm"

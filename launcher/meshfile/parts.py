@@ -124,7 +124,7 @@ def _tenant(tenant: Tenant, environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _with_more(part: Part, settings: Settings) -> Part:
-    """With what the file says of the service's own settings; they are stronger than what is usual here."""
+    """The part with the file's settings of the service, which override the mesh's defaults."""
     more = {name.upper(): value for name, value in settings.items()}
     origins = {name.upper(): (*part.at, "settings", name) for name in settings}
     return replace(part, settings={**part.settings, **more}, origins={**part.origins, **origins})
@@ -176,7 +176,7 @@ def _with_hits(settings: Settings, hits: Mapping[str, Any]) -> Settings:
 
 
 def _stored_answers(cache: Cache) -> dict[str, Any]:
-    """Which requests get stored answers by default, and whose, where the file says it."""
+    """The default use and scope of stored answers, if the file sets them."""
     said: dict[str, Any] = {"scope": cache.scope} if cache.scope else {}
     if cache.semantic:
         said["others"] = "any"

@@ -45,7 +45,7 @@ async def refused(read: MeshFileReading, environments: Iterable[tuple[Part, Mapp
 
 
 async def _complaints(environments: Sequence[tuple[Part, Mapping[str, str]]]) -> list[list[str]]:
-    """Those of each in turn."""
+    """The complaints for each environment, in their order."""
     if not find_spec(_READS_SETTINGS):
         return [[] for _ in environments]
     request = json.dumps([(part.service, dict(added)) for part, added in environments])

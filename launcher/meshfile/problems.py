@@ -49,7 +49,7 @@ def in_our_words(message: str) -> str:
 
 
 def got(path: Steps, value: Any) -> str:
-    """What stands there, for people's eyes: nothing of what may be a credential, be it only misplaced."""
+    """The value at `path`, for people: hidden if it may be a credential, also a misplaced one."""
     if any(_SECRET.search(str(step)) for step in path):
         return f"got {len(value)} characters {HIDDEN}" if isinstance(value, str) else f"got a value {HIDDEN}"
     text = _IN_URL.sub(HIDDEN, repr(value))

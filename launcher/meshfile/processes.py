@@ -64,7 +64,7 @@ def processes(file: MeshFile, ports: Ports, state_dir: Path, environment: Mappin
 
 
 class Sharing(Enum):
-    """Which services share a process."""
+    """The services that share a process."""
 
     NONE = "none"
     PROVIDERS = "providers"  # the models that providers have

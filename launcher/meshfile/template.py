@@ -107,7 +107,7 @@ def write(answers: InitAnswers) -> str:
 
 
 def _scalar(text: str) -> str:
-    """As YAML has it: in quotes where it would be something else without."""
+    """A scalar for a YAML file, in quotes if it would otherwise have another type."""
     try:
         plain = yaml.safe_load(f"a: {text}") == {"a": text}
     except (yaml.YAMLError, ValueError):  # ValueError: a date that is none

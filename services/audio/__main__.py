@@ -80,7 +80,7 @@ def _device() -> str:
 
 
 def _threads(settings: AudioSettings) -> int:
-    """As asked for, or as many as there are cores for each worker."""
+    """The configured threads, or the cores divided by the workers."""
     return settings.threads or max(1, min(_MOST_THREADS, len(os.sched_getaffinity(0)) // settings.workers))
 
 

@@ -38,8 +38,8 @@ class Agreement(SegmentWords):
         return tuple(replace(word, stability=sure) for word, sure in zip(self._pending, stability, strict=True))
 
     def next(self, upto_s: float, hurry: bool, step_s: float) -> Span | None:
-        """What to transcribe when there is speech up to `upto_s`: a step after the last run, or at once in a hurry,
-        or where there is more than a run is given: a step that is longer than that would never be there."""
+        """The audio to transcribe when there is speech up to `upto_s`: a step after the last run; at once in a hurry,
+        or if there is more audio than a run takes, because a larger step would never be reached."""
         most_s = self._start_s + self._trim_s * (_LONGEST + 1)
         hurry, upto_s = hurry or upto_s > most_s, min(upto_s, most_s)
         new_s = upto_s - self._transcribed_s
@@ -66,7 +66,7 @@ class Agreement(SegmentWords):
         self._runs = []
 
     def _cut(self) -> None:
-        """At the last end of a sentence; inside the sentence if that is not enough."""
+        """Cut the buffer at the last end of a sentence, or inside the sentence if that is not enough."""
         words = self._said
         inside = [at for at in range(len(words)) if words[at].end_s > self._start_s]
         ends = [at + 1 for at in inside if words[at].text.endswith(_ENDS)]

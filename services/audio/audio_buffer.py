@@ -28,7 +28,7 @@ class Inbox:
 
     @property
     def taken_s(self) -> float:
-        """All audio that was put in."""
+        """Seconds of all audio that was put in."""
         return self._taken / RATE
 
     async def put(self, audio: Audio) -> None:
@@ -48,7 +48,7 @@ class Inbox:
             await self._changed.wait()
 
     def end(self, error: Exception | None = None) -> None:
-        """No more audio comes. Audio that is here is still given out."""
+        """End the input. Audio in the buffer can still be read."""
         if not self.ended:
             self.ended, self.error = True, error
         self._changed.set()

@@ -58,7 +58,7 @@ class Endpointer:
         return started
 
     def end(self) -> None:
-        """No more audio comes."""
+        """End the input."""
         if self._pauses.speaking:
             self._pauses.speaking = False
             self.utterances[-1].upto = self.now

@@ -20,7 +20,7 @@ class GaveWay(Exhausted):
 
 
 class RecordingsFull(Exhausted):
-    """As many recordings as may be in hand at once are."""
+    """The limit of concurrent recordings is reached."""
 
     reason: ClassVar[str] = "RECORDINGS_FULL"
 

@@ -30,7 +30,7 @@ class Encoding(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AudioForm:
-    """Of live audio: 8,000 to 48,000 Hz, 1 or 2 channels, interleaved."""
+    """The form of live audio: 8,000 to 48,000 Hz, 1 or 2 channels, interleaved."""
 
     encoding: Encoding
     rate_hz: int
@@ -80,7 +80,7 @@ class Pcm:
 
 
 class OpusPackets:
-    """One packet in each message. The decoder mixes stereo packets to mono itself."""
+    """Opus packets, one in each message. The decoder mixes stereo packets to mono."""
 
     def __init__(self) -> None:
         self._decoder: Any = av.CodecContext.create("libopus", "r")

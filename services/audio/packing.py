@@ -38,7 +38,7 @@ class PackedWindow:
     stretches: tuple[Stretch, ...]
 
     def audio(self, recording: Audio) -> Audio:
-        """Its samples."""
+        """The samples of the window."""
         return np.concatenate([recording[each.start : each.stop] for each in self.stretches])
 
     def recorded_s(self, start_s: float, end_s: float) -> tuple[float, float]:
@@ -53,7 +53,7 @@ class PackedWindow:
 
     @cached_property
     def _ends(self) -> list[int]:
-        """Where each stretch ends in the window, in samples."""
+        """The end of each stretch in the window, in samples."""
         return list(accumulate(each.stop - each.start for each in self.stretches))
 
 

@@ -18,8 +18,8 @@ Audio: TypeAlias = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """With its punctuation, without spaces. `probability` and `stability` are 0 to 1; 1 is confirmed. `joined`: in the
-    text no space stands before it, as in Chinese."""
+    """A word, with its punctuation, without spaces. `probability` and `stability` are 0 to 1; 1 is confirmed. `joined`:
+    no space stands before it in the text, as in Chinese."""
 
     text: str
     start_s: float

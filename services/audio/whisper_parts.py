@@ -63,21 +63,22 @@ class Decoded:
 
 
 class SpeechDecoder:
-    """One loaded model."""
+    """A loaded model."""
 
     def __init__(self, model: WhisperModel):
         self._model = model
         self.on_cpu = model.model.device == "cpu"
 
     def features(self, audio: Audio) -> Features:
-        """Of at most 30 s; nothing for what is too short to have any."""
+        """The features of at most 30 s of audio; empty if the audio is too short."""
         if len(audio) < self._model.feature_extractor.n_fft:
             return np.empty((0, 0), np.float32)
         found: Features = self._model.feature_extractor(audio)[..., : min(FULL, len(audio) // 160)]
         return found
 
     def encode(self, features: Features, frames: int, *, later: bool = False) -> Encoded:
-        """In a window of so many frames. `later`: on a GPU, together with others when they are decoded."""
+        """Encode features in a window of `frames` frames. `later`: on a GPU, encode together with other windows at the
+        decoding."""
         padding = max(0, frames - features.shape[-1])
         padded = np.pad(features, ((0, 0), (0, padding)), constant_values=float(features.min()))
         return Encoded(padded, features.shape[-1], None if later and not self.on_cpu else self._model.encode(padded))
@@ -105,8 +106,8 @@ class SpeechDecoder:
     def words(
         self, windows: Sequence[Encoded], decoded: Sequence[Decoded], tokenizer: Tokenizer
     ) -> list[tuple[Word, ...]]:
-        """With times from the decoder's cross-attention. One window at a time on a CPU, where that takes half as long,
-        and where one was decoded again in another length."""
+        """Words with times from the decoder's cross-attention. Windows are aligned one at a time on a CPU, where that
+        takes half as long, and if one was decoded again in another length."""
         if len(windows) > 1 and (self.on_cpu or len({window.features.shape for window in windows}) > 1):
             return [self.words([window], [each], tokenizer)[0] for window, each in zip(windows, decoded, strict=True)]
         if not any(each.tokens for each in decoded):

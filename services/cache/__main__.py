@@ -76,7 +76,7 @@ async def assemble(settings: CacheSettings) -> AsyncIterator[Mapping[ServiceDesc
 
 
 async def _parts(settings: CacheSettings) -> parts.CacheParts:
-    """Those that the settings ask for. Ends the process with 2 where what they need is not installed."""
+    """The parts for the settings. Ends the process with 2 if a package that they need is not installed."""
     try:
         return await parts.load(settings)
     except parts.NotInstalled as error:

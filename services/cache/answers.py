@@ -194,7 +194,7 @@ class Answers:
         return await self._store.insert(entry, vector, epoch)
 
     async def _language(self, question: KeyedQuestion) -> str:
-        """That of a question, where the embedder does not know it."""
+        """The language of a question if the embedder does not know it."""
         if self._ready:
             await self._ready()
         return self._unknown(question.asked)

@@ -66,7 +66,7 @@ def packaged() -> Path:
 
 
 def _sha256_of(path: Path) -> str:
-    """In hexadecimal, or `no file`."""
+    """The SHA-256 of a file in hexadecimal, or `no file`."""
     if not path.is_file():
         return "no file"
     with path.open("rb") as file:

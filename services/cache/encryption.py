@@ -38,11 +38,11 @@ class Texts(NamedTuple):
 
 
 class UnreadableEntry(Exception):
-    """None of the keys opens it, or it is not what it was."""
+    """No key decrypts the entry, or the entry was changed."""
 
 
 def keys(text: str) -> list[bytes]:
-    """Those of a setting. Raises ValueError, whose text has nothing of them."""
+    """The keys in a setting. Raises ValueError, whose text has no part of them."""
     found = []
     for number, each in enumerate(filter(None, map(str.strip, text.split(","))), 1):
         try:

@@ -32,7 +32,7 @@ class Engine(Protocol):
     max_characters: int  # of a text, before it is looked at
 
     def embed_batch(self, texts: Sequence[str]) -> list[Vector | None]:
-        """For each text a unit vector, or None where it is longer than the engine may read."""
+        """A unit vector for each text; None for a text longer than the engine's limit."""
 
     def length(self, text: str) -> int:
         """How many of its own pieces a text has, without those that mark its ends. May be asked on any thread."""

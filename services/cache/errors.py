@@ -58,7 +58,7 @@ class Conflict(ServiceError):
 
 
 class CollectionFull(Exhausted):
-    """One more would be over a limit of the collection, of its tenant or of all: something has to be removed first."""
+    """A limit of the collection, of its tenant or of all collections would be exceeded."""
 
     reason: ClassVar[str] = "COLLECTION_FULL"
 

@@ -68,15 +68,15 @@ class ExactOnly:
         self.engine, self.index = NoEngine(), None
 
     def unknown(self, text: str) -> str:
-        """None: nothing is compared."""
+        """No language is unknown, because no texts are compared."""
         return ""
 
     async def ready(self) -> None:
-        """At once: nothing is compared."""
+        """Return at once, because no texts are compared."""
 
     @asynccontextmanager
     async def collections(self, settings: CacheSettings, embedder: Embedder) -> AsyncIterator[AuxiliaryServices]:
-        """None."""
+        """No further services."""
         yield AuxiliaryServices(NoCollections(), NoTools())
 
 

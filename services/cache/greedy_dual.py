@@ -59,17 +59,17 @@ class GreedyDual:
         self._place(key, value.priority or math.inf)
 
     def use(self, key: str, value: Valued) -> None:
-        """It was used once more."""
+        """Record a use."""
         value.uses += 1
         value.priority = self._clock + _worth(value)
         self._place(key, value.priority)
 
     def pop(self, key: str) -> None:
-        """It is gone."""
+        """Remove a key."""
         del self._places[key]
 
     def next_to_go(self) -> str:
-        """The one with the lowest priority: the clock goes on as if it went."""
+        """The key with the lowest priority. The clock advances as if it were evicted."""
         while self._places.get(self._heap[0][2]) is not self._heap[0]:
             heapq.heappop(self._heap)
         self._clock, _, key = self._heap[0]

@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class GroupCommit:
-    """The one writer of a database. `run()` must be running for anything to be written."""
+    """The only writer of a database. `run()` must be running."""
 
     def __init__(self, database: Database, clock: Clock = time.monotonic):
         self._database, self._lines = database, LineLimit(clock)

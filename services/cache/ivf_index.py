@@ -42,7 +42,7 @@ class Lists:
     """Vectors by id. Used by one thread at a time."""
 
     def __init__(self, dimension: int, centroids: Rows | None = None, device: Device = CPU):
-        """One list, or one for each centroid, which `device` compares vectors with; centroids have unit length."""
+        """Make one list, or one for each centroid. `device` compares vectors with centroids, which have unit length."""
         self._dimension = dimension
         around = _origin(dimension) if centroids is None else device.placed(_around(centroids))
         kind, metric = faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT
@@ -127,5 +127,5 @@ def _around(centroids: Rows) -> faiss.IndexFlatIP:
 
 @cache
 def _origin(dimension: int) -> faiss.IndexFlatIP:
-    """Of everything that is in one list: most partitions are small, and need no centroid of their own."""
+    """An index with a single list: most partitions are small, and need no centroids."""
     return _around(np.zeros((1, dimension), np.float32))

@@ -88,8 +88,8 @@ class RefusedChange:
 
 @dataclass(frozen=True, slots=True)
 class StreamChange:
-    """One of the stream. `previous`: the sequence number of the change before it. `entries`: how many were there that
-    it replaced or removed."""
+    """A change in the stream. `previous`: the sequence number of the change before it. `entries`: how many entries it
+    replaced or removed."""
 
     sequence: int
     previous: int
@@ -217,7 +217,7 @@ async def changes_after(client: Redis, sequence: int, count: int, wait_ms: int |
 
 
 async def last_sequence(client: Redis) -> int:
-    """Of the last change; 0 where Redis has no entries and never had."""
+    """The sequence number of the last change; 0 if Redis never had entries."""
     return _sequence(await client.get(SEQUENCE) or 0)
 
 

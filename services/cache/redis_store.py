@@ -114,7 +114,7 @@ class RedisStore:
             self._memory.learn(*stored, self._redis.now_ms())
 
     def sweep(self, used: Sequence[Used], gone: Sequence[Entry]) -> None:
-        """In Redis entries expire automatically; their lists are cleaned bit by bit."""
+        """Clean the lists of expired entries in steps; Redis removes the entries themselves."""
         for entry, times in used:
             _, before = self._used.get(entry.key, (entry, 0))
             self._used[entry.key] = entry, before + times

@@ -95,7 +95,7 @@ return redis.call('HMGET', key, unpack(sum))
 
 @dataclass(slots=True)
 class RedisVerified:
-    """Of the records that `thresholds` keeps."""
+    """The storage in Redis of the records of `thresholds`."""
 
     thresholds: Thresholds
 

@@ -74,7 +74,7 @@ async def load(settings: CacheSettings) -> ByMeaning:
 
 
 def _engine(settings: CacheSettings) -> engines.Engine:
-    """That of questions, warm, or to be loaded by its first use."""
+    """The engine for questions, warmed up, or loaded at its first use."""
     most, kind = settings.max_embedded_tokens, settings.embedder
     assert kind != "none"  # then this module is not imported
     if settings.load_embedder == "first_use":

@@ -36,11 +36,9 @@ class Snapshot:
 
 
 async def load(ask: Ask[Any], redis: RedisEntries, memory: Memory) -> Snapshot:
-    """As much as memory has room for.
-
-    The tenant with the smallest share so far is read next, so that every tenant comes to its fair share, or to all it
-    has (progressive filling: Bertsekas and Gallager, Data Networks, 1992, section 6.5.2).
-    """
+    """Load entries until memory is full. The tenant with the smallest share so far is read next, so that every tenant
+    gets its fair share, or all of its entries (progressive filling: Bertsekas and Gallager, Data Networks, 1992,
+    section 6.5.2)."""
     snapshot = Snapshot(await ask(redis.begin))
     room, most = memory.entries.max_bytes, memory.entries.max_entries
     there = await ask(redis_entries.tenants)
@@ -65,7 +63,7 @@ async def load(ask: Ask[Any], redis: RedisEntries, memory: Memory) -> Snapshot:
 
 
 async def _keys(ask: Ask[Any], tenant: str) -> list[str]:
-    """All of a tenant's, the most recently used first."""
+    """All keys of a tenant, the most recently used first."""
     cursor, found = 0, dict[str, float]()
     while True:
         cursor, some = await ask(partial(redis_entries.by_use, tenant=tenant, cursor=cursor))
@@ -75,7 +73,7 @@ async def _keys(ask: Ask[Any], tenant: str) -> list[str]:
 
 
 def _known(memory: Memory, stored: Stored, known: set[str]) -> Stored:
-    """Where memory has it already, nothing is held twice."""
+    """The entry in memory that equals `stored`, else `stored`, so that none is held twice."""
     held = memory.same(stored[0])
     if held is None:
         return stored

@@ -80,7 +80,7 @@ def check_max_wrong(request: cache_pb2.LookupRequest) -> float:
 
 
 def check_stale_ms(request: cache_pb2.LookupRequest) -> int:
-    """For how long the time of an exact hit may be over; 0: not at all."""
+    """How long an exact hit may have been expired; 0: not at all."""
     if request.stale_within_ms < 0:
         raise InvalidInput("stale_within_ms", "at least 0", request.stale_within_ms)
     return request.stale_within_ms
@@ -100,7 +100,7 @@ def check_target(request: cache_pb2.InvalidateRequest) -> None:
 
 
 def check_report(request: cache_pb2.ReportVerdictRequest) -> None:
-    """Whose answer, and which."""
+    """Check the tenant and the answer of a report."""
     if not request.tenant:
         raise InvalidInput("tenant", "at least 1 character", "none")
     if request.WhichOneof("what") is None:

@@ -44,7 +44,7 @@ class VectorIndex:
         return list(self._partitions)
 
     def partition(self, name: bytes) -> Partition | None:
-        """The one of that name, where it has vectors."""
+        """The partition with this name, if it has vectors."""
         return self._partitions.get(name)
 
     def add(self, partition: bytes, vectors: Iterable[tuple[str, Vector]]) -> None:

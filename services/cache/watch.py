@@ -12,7 +12,7 @@ from services.cache.tombstones import Removal
 
 
 class Watchers:
-    """All watchers. Each may be `limit` removals behind."""
+    """All watchers. Each may be at most `limit` removals behind."""
 
     def __init__(self, limit: int):
         self._limit = limit

@@ -31,7 +31,7 @@ _log = logging.getLogger("services.control")
 
 @asynccontextmanager
 async def assemble(settings: ControlSettings) -> AsyncIterator[Mapping[ServiceDescriptor, Servicer]]:
-    """It serves at once: clients that are there first wait on their streams for the first round of health."""
+    """The servicers. They serve at once: early clients wait on their streams for the first round of health."""
     async with tls.dial(settings.tls_dir) as dial:
         mesh = Mesh(
             _first(settings),

@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class XdsSubscriber:
-    """One that is connected."""
+    """A connected client."""
 
     def __init__(self, stream: DiscoveryStream, since: float):
         self.stream, self.since = stream, since
@@ -33,7 +33,7 @@ class XdsSubscriber:
 
 
 class Clients:
-    """Those that are connected, in the order they came."""
+    """The connected clients, in the order of their arrival."""
 
     def __init__(self, clock: Clock = time.monotonic):
         self.clock = clock

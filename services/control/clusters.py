@@ -80,7 +80,7 @@ def for_health(cluster: Cluster, checks: int) -> Cluster:
 
 
 def http_cluster(name: str) -> str:
-    """Of the cluster for a service's HTTP, which no service of a topology can be called."""
+    """The name of the cluster for a service's HTTP; no service of a topology can have it."""
     return f"{name}_http"
 
 

@@ -23,8 +23,9 @@ _NOTHING: Mapping[str, Resource] = {}
 
 
 class DiscoveryStream:
-    """What changes for the client goes out in warming order: clusters, endpoints, listeners, routes. What goes, goes in
-    reverse order, when everything new has been answered: nothing is taken from under what still refers to it."""
+    """Sends a client's changes in warming order: clusters, endpoints, listeners, routes. Removals are sent in reverse
+    order, after the client has acknowledged all additions, so that no resource is removed while another refers to
+    it."""
 
     def __init__(self) -> None:
         self.node = base_pb2.Node()
@@ -63,7 +64,7 @@ class DiscoveryStream:
         return None
 
     def subscriptions(self) -> Iterator[Subscription]:
-        """In warming order."""
+        """The subscriptions in warming order."""
         yield from sorted(self._subscriptions.values(), key=_rank)
 
     def _additions(self, subscription: Subscription, there: Mapping[str, Resource]) -> DiscoveryResponse | None:

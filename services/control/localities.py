@@ -27,11 +27,9 @@ _OUT = {Health.NOT_SERVING: health_check_pb2.DRAINING}
 def assignment(
     name: str, service: Service, seen: Sequence[Seen], regions: Mapping[str, Region], region: str, *, weigh_all: bool
 ) -> ClusterLoadAssignment:
-    """What `xds:///<name>` means to a client in `region` (empty or unknown: all regions are alike).
-
-    A locality weighs as much as its members in service: those that are left of a zone are not to carry the whole
-    zone's load. With `weigh_all` as much as all of them, for clients (Envoy) that scale it down themselves.
-    """
+    """The endpoints of `xds:///<name>` for a client in `region` (empty or unknown: all regions are equal). A locality's
+    weight is that of its members in service, so that the remaining members of a zone do not get the whole zone's load.
+    With `weigh_all` it is that of all members, for clients (Envoy) that scale it themselves."""
     priorities = ranks(regions, region, {each.member.region for each in seen})
     return ClusterLoadAssignment(
         cluster_name=name,
@@ -60,7 +58,7 @@ def distance(one: Region, other: Region) -> float:
 
 
 def percent(value: float) -> FractionalPercent:
-    """Of a hundred, to four decimals."""
+    """A percentage, to four decimals."""
     return FractionalPercent(numerator=round(value * 10_000), denominator="MILLION")
 
 
@@ -73,8 +71,9 @@ def _grouped(seen: Sequence[Seen]) -> dict[_Place, list[Seen]]:
 
 
 def _locality(place: _Place, of: Sequence[Seen], priority: int, *, weigh_all: bool) -> dict[str, Any]:
-    """Its weight is the sum of its members'; members' weights are shares of `_WHOLE`. In a ring gRPC multiplies both
-    (1.85 does not divide by the sum, as gRFC A113 says it should): with equal sums in all localities both are right."""
+    """A locality. Its weight is the sum of its members'; members' weights are shares of `_WHOLE`. In a ring gRPC
+    multiplies both (1.85 does not divide by the sum, as gRFC A113 says it should): with equal sums in all localities
+    both are right."""
     region, zone, build = place
     counted = of if weigh_all else ([each for each in of if each.in_service] or of)
     total = sum(each.member.weight for each in counted)

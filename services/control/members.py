@@ -86,11 +86,11 @@ def seen(of: Sequence[Member], health: Mapping[str, Health]) -> tuple[Seen, ...]
 
 
 def over_http(of: Sequence[Seen]) -> tuple[Seen, ...]:
-    """Those that serve HTTP too, where they do."""
+    """The members that serve HTTP, with their HTTP ports."""
     ports = ((each, each.member.http_port) for each in of)
     return tuple(replace(each, member=replace(each.member, port=port)) for each, port in ports if port)
 
 
 def identity(name: str, service: Service) -> str:
-    """Whose certificate the endpoints of a service have."""
+    """The identity in the certificates of a service's endpoints."""
     return service.identity or name.partition("-")[0]

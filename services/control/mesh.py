@@ -47,7 +47,7 @@ class Mesh:
 
     @property
     def topology(self) -> Topology:
-        """The one in force."""
+        """The topology in force."""
         return self._renderer.topology
 
     async def run(self, renderers: AsyncIterable[Renderer | BadTopology], resolve_interval_s: float) -> None:
@@ -144,7 +144,8 @@ class Mesh:
                 listener.set()
 
     def _version(self) -> str:
-        """Of all there is, seen from nowhere, and of where regions are, which decides what it looks like there."""
+        """The version of all resources, for a client without a region, and of the regions' positions, on which other
+        clients' resources depend."""
         rendered = (self.snapshot("", kind) for kind in Kind)
         resources = [each for snapshot in rendered for of in snapshot.values() for each in of.values()]
         regions = [f"{name}={region}" for name, region in self.topology.regions.items()]

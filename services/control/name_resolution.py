@@ -22,7 +22,7 @@ class Names:
         self._failing: set[str] = set()
 
     def __getitem__(self, name: str) -> tuple[str, ...]:
-        """All addresses of a name, sorted; none as long as it has never been found."""
+        """All addresses of a name, sorted; empty until it was found once."""
         return self._addresses.get(name, ())
 
     async def refresh(self, names: Iterable[str]) -> bool:

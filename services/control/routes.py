@@ -26,8 +26,7 @@ Filter = dict[str, Any]
 
 
 def listener(name: str) -> Listener:
-    """The same for every service. The fault filter does nothing here: a drill is a matter of the route, so that
-    beginning one changes no listener."""
+    """The listener of a service. Its fault filter is inactive: a drill changes only the route, and no listener."""
     manager = HttpConnectionManager(
         rds={"config_source": ads(), "route_config_name": name},
         http_filters=[http_filter("fault", HTTPFault()), http_filter("router", Router())],
@@ -66,12 +65,12 @@ def ads() -> ConfigSource:
 
 
 def packed(message: Message) -> any_pb2.Any:
-    """In an `Any`. Equal content gives equal bytes, in any process."""
+    """The message in an `Any`. Equal content gives equal bytes, in any process."""
     made = any_pb2.Any()
     made.Pack(message, deterministic=True)
     return made
 
 
 def http_filter(name: str, config: Message) -> Filter:
-    """One of Envoy's own."""
+    """An HTTP filter of Envoy."""
     return {"name": f"envoy.filters.http.{name}", "typed_config": packed(config)}

@@ -42,8 +42,8 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One resource, ready to send. Without a body it is known to exist, and nothing else is: nothing is said of it, so
-    that a client with an older one keeps it."""
+    """A resource, ready to send. Without a body it exists, but its content is unknown: it is not sent, so that a client
+    with an older version keeps that."""
 
     name: str
     version: str = ""

@@ -21,7 +21,7 @@ MAX_TYPES, MAX_NAMES = 16, 10_000  # of one client; more is no client of ours
 
 @dataclass
 class Subscription:
-    """Of one type on one stream."""
+    """The subscription to one type on one stream."""
 
     type_url: str
     names: set[str] = field(default_factory=set)
@@ -39,11 +39,11 @@ class Subscription:
         return [each for name, each in there.items() if each.body is not None and (self.wildcard or name in self.names)]
 
     def changed(self, there: Mapping[str, Resource]) -> list[Resource]:
-        """Those that the client does not have yet."""
+        """The resources that the client does not have in their present version."""
         return [each for each in self.wanted(there) if self.sent.get(each.name) != each.version]
 
     def gone(self, there: Mapping[str, Resource]) -> set[str]:
-        """Those that the client has and should not have any more."""
+        """The names of resources that the client has, but that no longer exist or that it no longer subscribes to."""
         return {name for name in self.sent if name not in there or not (self.wildcard or name in self.names)}
 
     def sending(self, nonce: str, resources: Iterable[Resource], there: Mapping[str, Resource]) -> str:

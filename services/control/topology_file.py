@@ -32,7 +32,7 @@ async def follow(file: Path, sds_dir: Path, reread_ms: int) -> AsyncIterator[Ren
 
 
 def _contents(file: Path, said: Renderer | BadTopology | None = None) -> tuple[bytes | str, ...]:
-    """Of the file, and of the one it names."""
+    """The contents of the file, and of the key file that it names."""
     files = [file]
     edge = said.topology.edge if isinstance(said, Renderer) else None
     if edge and edge.jwt:

@@ -143,7 +143,7 @@ def _followers(
 
 
 def _targets(settings: GatewaySettings) -> dict[str, str]:
-    """Where to connect to from the start on, and the service that is there."""
+    """The addresses to connect to at the start, with the service of each."""
     own = [
         (settings.cache_address, "cache"),
         (settings.router_address, "router"),

@@ -113,7 +113,7 @@ async def sharing(settings: GatewaySettings, hedges: HedgeBudget) -> AsyncIterat
 
 
 def response_store(settings: GatewaySettings, shared: OnRedis | None) -> ResponseStore | None:
-    """Where responses are stored; None where none are."""
+    """The store of responses; None if they are not stored."""
     stored = settings.responses
     if not stored.ttl_ms:
         return None

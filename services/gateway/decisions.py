@@ -46,7 +46,7 @@ class Decision(NamedTuple):
 
 
 def decided(act: Act, subject: str, reason: str) -> str:
-    """The one decision before a refusal, as `Decisions.explain` writes it."""
+    """A single decision before a refusal, as `Decisions.explain` writes it."""
     _count(act)
     return _alone(act, subject, reason)
 
@@ -73,7 +73,7 @@ def _to_dict(made: Decision, opened: float) -> dict[str, Any]:
 
 
 class Decisions(list[Decision]):
-    """In the order in which they were made."""
+    """The decisions of a request, in the order in which they were made."""
 
     def __init__(self, clock: Clock = time.monotonic):
         super().__init__()
@@ -86,8 +86,8 @@ class Decisions(list[Decision]):
         _count(act)
 
     def to_dicts(self, opened: float) -> list[dict[str, Any]]:
-        """As the contract has them, with times in milliseconds since `opened`. Those of a generation that
-        another request started may be older than this request: they are given as 0."""
+        """The decisions in the contract's form, with times in milliseconds since `opened`. Those of a generation that
+        another request started may be older than this request: their time is 0."""
         return [_to_dict(made, opened) for made in sorted(self, key=attrgetter("at"))]
 
     def explain(self, error: ServiceError, opened: float, trace_id: str) -> None:
@@ -222,11 +222,11 @@ class Changes(list[pb.Change]):
 
 
 def describe(change: pb.Change) -> str:
-    """For people: `prompt_compressed: 812 tokens → 640 tokens, by tenant`."""
+    """A change for people: `prompt_compressed: 812 tokens → 640 tokens, by tenant`."""
     values = " → ".join(filter(None, (change.before, change.after)))
     return f"{change.what}: {values}, by {change.by}" if values else f"{change.what}, by {change.by}"
 
 
 def milliseconds(ms: float) -> str:
-    """For people."""
+    """A time for people: `640 ms`."""
     return f"{ms:.0f} ms"

@@ -68,13 +68,13 @@ class GuardLate(TooLate):
 
 
 class BodiesWaiting(Exhausted):
-    """No room for one more request, of those that are being read."""
+    """The memory for requests that are being read is full."""
 
     reason = "BODIES_WAITING"
 
 
 class AnswersWaiting(Exhausted):
-    """No room for one more answer, of those that are held until their clients have them."""
+    """The memory for answers that wait for their clients is full."""
 
     reason = "ANSWERS_WAITING"
 
@@ -102,7 +102,7 @@ class ModelUnknown(Missing):
 
 
 class ModelUnavailable(Unavailable):
-    """No model that could answer can be reached."""
+    """None of the models for the request can be reached."""
 
     reason = "MODEL_UNAVAILABLE"
 
@@ -124,6 +124,7 @@ class Idle(TooLate):
 
 
 class AnswerNotKept(Missing):
-    """No answer of this key is here: it was begun elsewhere, failed, or is over for longer than it is kept."""
+    """This gateway has no answer with this key: it was begun elsewhere, failed, or ended longer ago than answers are
+    kept."""
 
     reason = "ANSWER_NOT_KEPT"

@@ -19,7 +19,7 @@ class Label(StrEnum):
 
 
 class Degraded(Label):
-    """In what way an answer is less than it could be (`Final.degraded`): a stage, and what became of it."""
+    """Why an answer is degraded (`Final.degraded`): a stage, and the problem."""
 
     AUDIO_BUDGET = "audio:budget", "no transcript within its slice"
     AUDIO_UNAVAILABLE = "audio:unavailable", "the recording could not be transcribed"

@@ -42,7 +42,7 @@ class More:
 
 
 class Answer(ABC):
-    """One stream. `last_says`: whether its last event says more than that it is the last."""
+    """Reads a provider's stream. `last_says`: whether its last event has content besides the end."""
 
     last_says: ClassVar[bool] = False
 
@@ -141,7 +141,7 @@ def type_of(event: str) -> str:
 
 
 def new_id() -> str:
-    """Of a call."""
+    """A new id for a call."""
     return f"call_{uuid.uuid4().hex}"
 
 

@@ -34,7 +34,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One turn of a conversation. `parts` are in place of `content`, and only there where one is not text."""
+    """A turn of a conversation. `parts` replace `content`; they are used only if a part is not text."""
 
     role: Literal["system", "user", "assistant", "tool"]
     content: str = ""
@@ -281,7 +281,7 @@ class Engine(Protocol):
         ...
 
     def load(self) -> Load:
-        """Its load now."""
+        """The engine's present load."""
         ...
 
     async def warm_up(self, progress: Progress) -> None:

@@ -30,7 +30,7 @@ def check(request: Request, model: Model) -> None:
 
 
 def check_messages(messages: tuple[Message, ...], model: Model) -> None:
-    """The same, for a conversation."""
+    """Raise `NotSupported` for a conversation that needs a feature which the model lacks."""
     for index, message in enumerate(messages):
         for field, feature in _of_message(message):
             _check(f"messages[{index}].{field}", feature, model)

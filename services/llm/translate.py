@@ -196,8 +196,8 @@ def _to_tool_choice(choice: chat_pb2.ToolChoice) -> ToolChoice:
 
 
 def to_response(chunk: Chunk, *, report_cached: bool = True) -> llm_pb2.GenerateResponse:
-    """One message of the stream. How much of a prompt was cached is for accounts alone where it may be others' prompts
-    that were."""
+    """A message of the stream. The count of cached prompt tokens is only for billing if the cache may hold other
+    tenants' prompts."""
     finish, relayed = _to_finish(chunk.finish) if chunk.finish else None, chunk.relayed
     if finish and not report_cached:
         finish.usage.cached_prompt_tokens = finish.usage.cache_write_tokens = 0

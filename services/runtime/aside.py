@@ -57,8 +57,8 @@ def size_of_conversation(messages: Sequence[Any]) -> int:
 
 
 def size_in(body: bytes) -> int:
-    """The same of a JSON body: its objects, and the values in its arrays. Commas in a text count as well, and in a text
-    of 256 KiB they are too few to matter. An estimate for a longer one."""
+    """The size of a JSON body: its objects, and the values in its arrays. Commas in texts count, too; in a body of 256
+    KiB they are too few to matter. An estimate for a longer body."""
     if len(body) <= _COUNTED_BYTES:
         return size_of(body.count(b"{")) + (body.count(b",") + body.count(b"[")) * _VALUE_BYTES
     part, step = _COUNTED_BYTES // _SAMPLES, len(body) // _SAMPLES

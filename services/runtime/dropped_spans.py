@@ -43,7 +43,7 @@ class DroppedSpans(Collector):
             self._logged = total
 
     def collect(self) -> Iterator[Metric]:
-        """For Prometheus."""
+        """The metrics for Prometheus."""
         family = CounterMetricFamily(
             "hedgerow_spans_dropped", "Spans that never reached the collector.", labels=["why"]
         )

@@ -10,7 +10,7 @@ _Stamp = tuple[int, int, int] | None  # differs when a file was written or repla
 
 
 class FileChanges:
-    """Of files that are about to be read. One that is not there is a state like any other."""
+    """Detects changes of files. A missing file is a state like any other."""
 
     def __init__(self, *files: Path):
         self._files = files

@@ -18,7 +18,7 @@ class _Line:
 
 
 class LineLimit:
-    """Of lines of a few kinds: each has one a minute."""
+    """Limits log lines: each kind has one line a minute."""
 
     __slots__ = ("_clock", "_last")
 

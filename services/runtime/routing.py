@@ -37,9 +37,9 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """One row of the table. `context_tokens` of 0: not known. `failure_rate` is the share of recent requests that
-    failed, 0 to 1; `sees`: whether it takes pictures as they are. A price of the provider's cache that is None is that
-    of other prompt tokens."""
+    """A row of the table. `context_tokens` of 0: not known. `failure_rate` is the share of recent requests that failed,
+    0 to 1; `sees`: whether the model has vision. A price of the provider's cache that is None is that of other prompt
+    tokens."""
 
     name: str
     tier: Tier

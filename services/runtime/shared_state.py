@@ -167,7 +167,8 @@ class SharedState:
 
 
 async def _ping(client: Redis) -> None:
-    """On a new connection: the others may be of a Redis that is gone, and each of them would be one more loss."""
+    """Ping on a new connection: pooled ones may belong to a Redis that is down, and each would count as another
+    loss."""
     await client.connection_pool.disconnect(inuse_connections=False)
     await client.ping()
 

@@ -53,7 +53,7 @@ def _open_engine(trust: Trust, manifest: Manifest, threads: int) -> Engine:
 
 
 def _check(repository: Repository, settings: VisionSettings) -> None:
-    """One model that is broken does not keep the others from serving; but some must, and the default one."""
+    """Check that there are models, and the default one. A broken model does not stop the others."""
     loaded = [model.name for model in repository.models()]
     if not loaded:
         _log.error("models_dir: a folder with at least 1 model that can be loaded, got %s", settings.models_dir)

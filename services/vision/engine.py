@@ -19,7 +19,8 @@ class Engine(Protocol):
     precision: str  # `fp32`, `fp16`, `bf16`, `int8`
 
     def run(self, inputs: Arrays) -> Arrays:
-        """All outputs by name. The first dimension of every array is the batch. Raises `EngineFailed`."""
+        """Run the model. Returns all outputs by name; the first dimension of every array is the batch. Raises
+        `EngineFailed`."""
         ...
 
     def close(self) -> None:

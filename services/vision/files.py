@@ -44,7 +44,8 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """What the operator says of files: engines by name, and digests by path below `folder`, none: any file will do."""
+    """The operator's rules for files: permitted engines by name, and digests by path below `folder`; without digests
+    any file is permitted."""
 
     folder: Path
     engines: Collection[str]

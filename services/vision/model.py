@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Where the time of an item went, in seconds, and how many were computed with it."""
+    """The parts of an item's time, in seconds, and the size of its batch."""
 
     preprocess_s: float = 0.0
     queue_s: float = 0.0
@@ -42,7 +42,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What the model made of one item: its outputs by name, without the batch."""
+    """The model's outputs for one item by name, without the batch dimension."""
 
     outputs: Mapping[str, Array]
     timing: Timing
@@ -187,7 +187,8 @@ def warm_up(manifest: Manifest, labels: tuple[str, ...], engine: Engine) -> dict
 
 
 async def _together(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """All results, or the first error in the order of the calls; then the others are cancelled. Every call starts."""
+    """The results of all calls, or the first error in their order, after which the others are cancelled. Every call is
+    started."""
     tasks = [asyncio.ensure_future(call) for call in calls]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)

@@ -54,7 +54,7 @@ class Repository:
         return self._default or min(self._models, default="")
 
     def models(self) -> list[Model]:
-        """By name."""
+        """The models by name."""
         return [self._models[name] for name in sorted(self._models)]
 
     async def scan(self) -> None:
@@ -142,7 +142,7 @@ class Repository:
 
 
 def _fingerprints(folder: Path) -> Mapping[str, _Fingerprint]:
-    """Of every folder that holds a model and is not hidden."""
+    """The fingerprints of all folders with a model that are not hidden."""
     found = (path.parent for path in sorted(folder.glob(f"*/{manifests.FILE}")))
     return {path.name: _fingerprint(path) for path in found if not path.name.startswith(".")}
 

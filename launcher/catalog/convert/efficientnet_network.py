@@ -83,7 +83,7 @@ class EfficientNetLite0(nn.Module):
 
 
 def _blocks() -> list[_Block]:
-    """All of them: of each kind, the first changes the shape and the others keep it."""
+    """All blocks: the first of each kind changes the shape, the others keep it."""
     made: list[_Block] = []
     for repeats, kernel, stride, expansion, channels_in, channels_out in _BLOCKS:
         made.append(_Block(kernel, stride, expansion, channels_in, channels_out))

@@ -63,7 +63,7 @@ def cut(document: Document, length: Length, max_tokens: int) -> Iterator[Snippet
 
 
 def title_of(document: Document) -> str:
-    """Its own title; else the first heading, where it has headings."""
+    """A document's title, else its first heading."""
     if document.title or document.format is Format.PLAIN:
         return document.title
     return next((heading.title for heading in headings(document.text)), "")
@@ -76,7 +76,7 @@ def _cut(text: str, section: _Section, length: Length, max_tokens: int) -> Itera
 
 
 def _titled(title: str, length: Length, room: int) -> tuple[str, int]:
-    """As many of a title's headings as there is room for, the innermost first, and the room that is left."""
+    """The innermost headings of a title for which there is room, and the remaining room."""
     parts = title.rsplit(BETWEEN, _MOST_PARTS - 1) if title else []
     while parts:
         headings = f"{BETWEEN.join(parts)}\n"

@@ -187,7 +187,8 @@ class Collections:
         return tuple(known[snippet.checksum] for snippet in snippets), len(new)
 
     async def _question(self, question: str, tenant: str, deadline: Deadline) -> Vector | None:
-        """Its vector; None where it is too long, or would take more than half of the time that is left."""
+        """The vector of a question; None if the question is too long, or embedding it would take more than half of the
+        time left."""
         remaining = deadline.remaining()
         try:
             async with asyncio.timeout(None if remaining == float("inf") else remaining / 2):

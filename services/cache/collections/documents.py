@@ -46,7 +46,7 @@ class Document:
 
     @property
     def size(self) -> int:
-        """Of its text, in bytes of UTF-8."""
+        """The size of its text, in bytes of UTF-8."""
         parts = (self.title, self.text, *(part for each in self.passages for part in (each.title, each.text)))
         return sum(len(part.encode()) for part in parts)
 

@@ -38,7 +38,7 @@ def headings(text: str) -> Iterator[Heading]:
 
 
 def _line_start(text: str, at: int) -> int | None:
-    """Where the line begins; None where more than a few blanks stand before `at` in it."""
+    """The beginning of the line; None if more than a few blanks stand before `at` in it."""
     start = at
     while start > max(0, at - _MOST_INDENT) and text[start - 1] == " ":
         start -= 1

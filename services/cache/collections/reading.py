@@ -22,7 +22,7 @@ _BETWEEN_WORDS = re.compile(r"[\s\0!-/:-@\[-`{-~\u2000-\u206f\u3000-\u303f]+")
 
 
 class CollectionReader:
-    """The one that looks into a file. Not thread-safe."""
+    """Reads a file. Not thread-safe."""
 
     def __init__(self, file: CollectionFile, embedded_by: str):
         self._file, self._embedded_by, self._execute = file, embedded_by, file.reader.execute
@@ -59,7 +59,7 @@ class CollectionReader:
 
     @contextmanager
     def _snapshot(self) -> Iterator[None]:
-        """One state of the file, from the first look into it on."""
+        """A snapshot of the file, from the first read on."""
         self._execute("BEGIN")
         try:
             yield
@@ -82,7 +82,7 @@ class CollectionReader:
         return {int(key): similarity for key, similarity in found}
 
     def _with_words(self, collection: int, size: int, question: str) -> list[int]:
-        """Those that have words of the question, by BM25."""
+        """The snippets with words of the question, ranked by BM25."""
         words = _quoted(question)
         if size > _MAX_SCORED:
             words = self._telling(collection, words)

@@ -51,7 +51,7 @@ _LINKS = _set("of in for from")
 
 
 def _rivals() -> dict[str, list[tuple[int, str]]]:
-    """For each word of `rivals.txt` its sets, and the word that its meaning goes by."""
+    """The sets of each word in `rivals.txt`, with the word that stands for its meaning."""
     lines = (Path(__file__).parent / "rivals.txt").read_text().splitlines()
     rivals: dict[str, list[tuple[int, str]]] = {}
     for number, line in enumerate(lines):

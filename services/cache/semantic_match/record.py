@@ -113,7 +113,7 @@ class Record:
 
     @property
     def row(self) -> Row:
-        """As it is kept: samples, lookups and candidates of each of `FADES`, what came of them, and `max_wrong`."""
+        """The stored form: samples, lookups and candidates of each of `FADES`, the decisions, and `max_wrong`."""
         (a, b, c, d), samples, decision = self._all.faded, self._all.samples.tobytes(), self.decision
         return samples, a, b, c, d, decision.threshold, decision.certified, decision.alarmed, self.max_wrong
 
@@ -181,7 +181,7 @@ class Record:
         return max(candidates / lookups if lookups else 0.0 for lookups, candidates in pairs) or 1.0
 
     def wrong(self) -> list[int]:
-        """For each threshold of the grid, how many wrong candidates would be given."""
+        """The number of wrong candidates that each threshold of the grid would accept."""
         return list(accumulate(self._wrong[:0:-1]))[::-1]
 
     def _count(self) -> None:
@@ -200,7 +200,7 @@ def _samples(value: object) -> array[int]:
 
 
 def _number(value: object) -> float:
-    """At least 0, as it is in SQLite or in Redis."""
+    """A number of at least 0 from SQLite or Redis."""
     if not isinstance(value, int | float | bytes) or not 0 <= float(value) < math.inf:
         raise ValueError(f"a number of at least 0, got {type(value).__name__}")
     return float(value)

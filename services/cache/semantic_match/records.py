@@ -50,7 +50,7 @@ class Records:
         return record
 
     def forget(self, tenant: str) -> None:
-        """All of a tenant's."""
+        """Remove all records of a tenant."""
         self._count -= len(self._tenants.pop(tenant, {}))
 
     def clear(self) -> None:

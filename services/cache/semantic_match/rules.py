@@ -28,7 +28,7 @@ def difference(asked: str, stored: str, tenant: str) -> str:
 
 
 def _opposites() -> Mapping[str, set[str]]:
-    """Those of each stem. `northern` and `north` have one stem, and are none."""
+    """The opposites of each stem. `northern` and `north` have the same stem, and are no opposites."""
     lines = (Path(__file__).parent / "antonyms.txt").read_text().splitlines()
     opposites: defaultdict[str, set[str]] = defaultdict(set)
     for line in lines:
@@ -102,7 +102,7 @@ def _asked_for(a: Facts, b: Facts) -> bool:
 
 
 def _order(a: Facts, b: Facts) -> bool:
-    """The same words in another order: subject and object may be exchanged."""
+    """Whether the same words are in another order: subject and object may be exchanged."""
     return a.content != b.content and sorted(a.content) == sorted(b.content) and a.links == b.links
 
 

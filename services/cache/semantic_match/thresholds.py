@@ -142,7 +142,7 @@ class Thresholds:
 
     @property
     def measured(self) -> Measured:
-        """Of all tenants together."""
+        """The measurements of all tenants together."""
         record = self._everyone
         count, wrong, share = record.count, record.wrong_hits, record.share
         if not count:

@@ -13,7 +13,7 @@ class Traffic(NamedTuple):
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Its name for people."""
         return f"{self.tenant}, category {self.category}" if self.category else self.tenant
 
 

@@ -27,8 +27,8 @@ class _Key(NamedTuple):
 
 
 class ApiKeys:
-    """By their SHA-256, in hexadecimal, with the tenant of each and its expiry. Raises `BadTenants` for a key of two
-    tenants. Of a key that is there twice the first expiry counts."""
+    """API keys by their SHA-256, in hexadecimal, with the tenant and the expiry of each. Raises `BadTenants` for a key
+    of two tenants. For a key that occurs twice the first expiry counts."""
 
     def __init__(self, tenants: Mapping[str, TenantSettings]):
         self._keys: dict[str, _Key] = {}
@@ -39,7 +39,7 @@ class ApiKeys:
             self._keys[digest] = min(other, key, key=lambda each: each.expires)
 
     def __len__(self) -> int:
-        """With those that have expired."""
+        """The number of keys, expired ones included."""
         return len(self._keys)
 
     @property
@@ -64,7 +64,7 @@ class ApiKeys:
         return {key.tenant for key in self._keys.values() if key.expires > now}
 
     def next_expiry(self, now: float) -> float:
-        """In seconds since 1970; infinite where no key expires after `now`."""
+        """The next expiry in seconds since 1970; infinite if no key expires after `now`."""
         return min((key.expires for key in self._keys.values() if key.expires > now), default=math.inf)
 
 

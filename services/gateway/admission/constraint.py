@@ -58,7 +58,7 @@ def pattern_size(pattern: str) -> int:
 
 
 def _length(pattern: str, at: int) -> int:
-    """Of the character, escape or class that begins there."""
+    """The length of the character, escape or class at `at`."""
     if pattern[at] == "\\":
         return 2
     if pattern[at] != "[":

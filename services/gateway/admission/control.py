@@ -178,7 +178,8 @@ class AdmissionControl:
         return await self._reserve(tenant, answers * _tokens(question), budget_s * _SHARED_SHARE, claim)
 
     async def _reserve(self, tenant: Tenant, tokens: int, within_s: float, claim: Claim) -> Reservation:
-        """By all gateways together, where the tenant has limits; by this one alone when that takes longer."""
+        """Reserve from the quota that all gateways share, if the tenant has limits; from this gateway's own if that
+        takes longer."""
         if self._shared is not None and tenant.allowance.limited:
             return await self._shared.reserve(tenant.name, tenant.allowance, tokens, within_s, claim)
         return self._quotas.reserve(tenant.name, tenant.allowance, tokens, claim)

@@ -100,7 +100,7 @@ def prompting(policy: pb.PromptPolicy, tenant: Tenant, settings: PromptSettings)
 
 
 def origin(request: pb.GenerateRequest, tenant: Tenant, what: Changed) -> By:
-    """Of a change that may be asked for at several levels."""
+    """The level that asked for a change."""
     match what:
         case Changed.SYSTEM_PROMPT | Changed.TOOLS:
             return By.REQUEST
@@ -138,7 +138,7 @@ def note_asked(
 
 
 def _of_guard(policy: pb.GuardPolicy, tenant: Tenant, *fields: str) -> By:
-    """Of what a guard does by the first of these fields that has it do something."""
+    """The level that set the first of these fields of a guard that is not off."""
     for field in fields:
         if getattr(tenant.guard, field) != "off":
             return _of_setting(f"guard.{field}", tenant)

@@ -142,7 +142,7 @@ class Identity:
         return self._make(name, self._known)
 
     def warmed(self) -> Sequence[Tenant]:
-        """One tenant for each salt that is to be kept warm."""
+        """A tenant for each salt that is kept warm."""
         if self._local:
             return [self._local] if self._local.warm else []
         warm = (self._make(name, self._known) for name, own in self._known.items() if own.warm)
@@ -270,7 +270,7 @@ def _parse(file: Path) -> dict[str, TenantSettings]:
 
 @lru_cache(maxsize=10_000)
 def _salt(name: str, group: str) -> str:
-    """The same in every gateway and after a restart, so that what was read stays of use. It needs no secret: only
-    gateways send it to models, and no caller can choose the salt of a prompt."""
+    """A tenant's cache salt: the same in every gateway and after a restart, so that cached prefixes stay valid. It
+    needs no secret: only gateways send salts to models, and no caller can choose the salt of a prompt."""
     kind, whose = (b"group", group) if group else (b"tenant", name)
     return hashlib.blake2b(whose.encode(), digest_size=16, person=b"prefix " + kind).hexdigest()

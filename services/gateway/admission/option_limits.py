@@ -76,7 +76,7 @@ def _check(option: RequestOption) -> _Check | None:
 
 
 def _checks() -> Mapping[str, list[_Check]]:
-    """By the message that holds the field; the request itself has no path."""
+    """The checks by the message that has the field; the request itself has an empty path."""
     found = defaultdict[str, list[_Check]](list)
     for option in OPTIONS:
         if option.place and (check := _check(option)):

@@ -30,7 +30,7 @@ BYTES_PER_TOKEN = 4  # of UTF-8, in English; the engine's own count is the truth
 
 
 class ModelNames(Container[str], Iterable[str], Protocol):
-    """Of models."""
+    """The names of models."""
 
 
 def unknown(name: str, known: Iterable[str]) -> ModelUnknown:
@@ -55,7 +55,7 @@ def estimated_tokens(file: bytes) -> int:
 
 
 def recording_tokens(seconds: float) -> int:
-    """Of so many seconds."""
+    """The tokens that `seconds` of a recording count as."""
     return math.ceil(seconds * _TOKENS_PER_S)
 
 
@@ -73,7 +73,7 @@ class Question:
 
     @property
     def most_bytes(self) -> int:
-        """As many as are written at the most."""
+        """An upper bound of the text's bytes."""
         return (self.prompt_tokens + 1) * BYTES_PER_TOKEN
 
     @property

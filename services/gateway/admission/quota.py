@@ -124,7 +124,7 @@ class Reservation:
 
 
 class JointReservation:
-    """One reservation of several answers. It is settled at its end, at the cost of all of them."""
+    """A reservation for several answers. It is settled at its end, at the cost of all of them."""
 
     __slots__ = ("_cost", "_whole", "local")
 
@@ -132,11 +132,11 @@ class JointReservation:
         self._whole, self._cost, self.local = whole, 0, whole.local
 
     def settle(self, tokens: int) -> None:
-        """One of the answers is over and cost `tokens`."""
+        """Add the cost of an answer that has ended."""
         self._cost += tokens
 
     def end(self) -> None:
-        """All are over, or will never begin."""
+        """Settle the reservation: all answers have ended, or will never begin."""
         self._whole.settle(self._cost)
 
 

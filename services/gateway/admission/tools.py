@@ -94,7 +94,7 @@ def must_call(request: pb.GenerateRequest) -> bool:
 
 
 def size(tools: Iterable[chat_pb2.Tool]) -> int:
-    """Of all that is written in them, in bytes of UTF-8."""
+    """The size of all texts in the tools, in bytes of UTF-8."""
     return sum(len(text.encode()) for tool in tools for text in (tool.name, tool.description, tool.parameters))
 
 

@@ -127,6 +127,6 @@ def as_data(name: str, text: str) -> str:
 
 
 def _last_question(messages: Sequence[chat_pb2.Message]) -> int:
-    """Where it is: what tools gave back comes after it."""
+    """The position of the last question: results of tools come after it."""
     asked = [index for index, message in enumerate(messages) if message.role == chat_pb2.ROLE_USER]
     return asked[-1] if asked else len(messages) - 1

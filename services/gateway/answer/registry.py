@@ -49,7 +49,7 @@ Planned = tuple[str, bool]  # a stage, and whether there is no answer without it
 def planned(
     question: Question, tenant: Tenant, backends: Backends, known: Mapping[str, type[AnswerStage]] = STAGES
 ) -> tuple[Planned, ...]:
-    """Which stages the answer to a question has: each says so itself."""
+    """The stages of the answer to a question: each stage decides whether it is needed."""
     return tuple(
         (name, stage.required(question)) for name, stage in known.items() if stage.wanted(question, tenant, backends)
     )

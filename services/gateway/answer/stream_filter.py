@@ -144,5 +144,5 @@ def _joined(pieces: Sequence[Piece]) -> Piece | None:
 
 
 def counted(rules: Counter[str]) -> str:
-    """For people: `2 email, 1 card`."""
+    """The findings by rule, for people: `2 email, 1 card`."""
     return ", ".join(f"{count} {rule}" for rule, count in rules.items())

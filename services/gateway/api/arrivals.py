@@ -26,7 +26,7 @@ _REQUESTS = frozenset({"Generate", "ReportWrong"})  # of the tenant's quota; oth
 
 
 class Arrivals:
-    """Those of `hedgerow.gateway.v1.GatewayService`."""
+    """The requests of `hedgerow.gateway.v1.GatewayService` before their admission."""
 
     def __init__(self, settings: GatewaySettings, intake: Intake, kept: IdempotencyStore):
         self._settings, self._intake, self._kept = settings, intake, kept
@@ -70,7 +70,7 @@ class CallArrival:
     _held: Held | None = None
 
     async def one(self, read: Read) -> bytes:
-        """The one message of a call, of bounded length and with as many elements as may be. Raises `QuotaExceeded`,
+        """The single message of a call, within the limits of length and of elements. Raises `QuotaExceeded`,
         `BodiesWaiting` and `InvalidInput`."""
         with self._intake.reading(self._tenant, telemetry.trace_id(self._span), self._claim) as self._held:
             raw = await Reading(self._held, self._most_bytes).message(read)
@@ -78,7 +78,7 @@ class CallArrival:
         return raw
 
     async def all(self, messages: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """Those of a call that sends a stream; bytes are held of the first alone."""
+        """The messages of a call with a stream of requests; only the first one's bytes are held."""
         try:
             first = await self.one(partial(anext, messages))
         except StopAsyncIteration:

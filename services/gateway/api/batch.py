@@ -19,7 +19,7 @@ Give = Callable[[CheckedRequest, ItemTurn], Awaitable[pb.Final]]
 
 
 def batch_error(error: Exception, trace_id: str) -> pb.BatchError:
-    """The same facts that the status of a whole call would carry. `trace_id`: of the call."""
+    """An error of a batch item, with the fields of a call's status. `trace_id`: of the call."""
     status = to_status(error)
     item_error = pb.BatchError(code=code_pb2.Code.Name(status.code), message=status.message, trace_id=trace_id)
     info, retry = error_details_pb2.ErrorInfo(), error_details_pb2.RetryInfo()

@@ -173,8 +173,8 @@ class Conversation:
         self._turn += 1
 
     async def _give(self, turn: int, question: str, said: list[str]) -> None:
-        """One turn's answer; its text goes into `said` as it comes. One that is cut off reports
-        that itself, because the task that cuts it off may be gone before it has ended."""
+        """Give the answer of a turn; its text goes into `said` as it comes. An answer that is cut off reports that
+        itself, because the task that cuts it off may have ended before it."""
         try:
             await self._give_whole(turn, question, said)
         except asyncio.CancelledError:
@@ -233,7 +233,7 @@ async def opening(requests: AsyncIterator[pb.ConverseRequest]) -> pb.ConverseReq
 
 
 def _note(message: pb.GenerateResponse, said: list[str]) -> None:
-    """What is said of an answer by now: a patch may replace all of it."""
+    """Update the text of an answer: a patch may replace all of it."""
     for event in message.events:
         if event.HasField("delta"):
             said.append(event.delta.text)

@@ -195,7 +195,7 @@ class IdempotencyStore:
 
 
 def _digest(request: pb.GenerateRequest) -> bytes:
-    """Of everything that makes two requests the same."""
+    """A digest of all fields in which two requests must be equal."""
     same = pb.GenerateRequest()
     same.CopyFrom(request)
     for name in _MAY_DIFFER:

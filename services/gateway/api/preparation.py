@@ -176,9 +176,9 @@ class Preparation:
         on_slot: Callable[[], None] | None = None,
         revalidate: Callable[[Question, Tenant, bytes], None] | None = None,
     ) -> Answer:
-        """Its answer, not yet begun. `on_slot`, for one in the background, is called when it has its slot at a
-        model. `revalidate` is called with the question, its tenant and its key after a stale hit. Raises `InvalidInput`
-        for a mesh tool that no source has."""
+        """The answer of an admitted request, not yet begun. `on_slot`, for a background answer, is called when it has
+        its slot at a model. `revalidate` is called with the question, its tenant and its key after a stale hit. Raises
+        `InvalidInput` for a mesh tool that no source has."""
         question, tenant, reservation = admitted.checked.question, admitted.checked.tenant, admitted.reservation
         try:
             ledger = self._open(admitted.checked, span)

@@ -116,7 +116,7 @@ class GatewayServicer:
     async def _giving(
         self, request: pb.GenerateRequest, tenant: Tenant, call: Call
     ) -> Callable[[SendChoice], Awaitable[object]]:
-        """What gives the answer: an admitted one, or one that is kept."""
+        """A function that gives the answer: a new one, or a stored one."""
         if not (request.idempotency_key or request.events_seen):
             return (await self._preparation.prepare_answer(request, tenant, call.deadline, call.span)).give
 
@@ -212,7 +212,7 @@ class GatewayServicer:
 
     def _conversation(self, options: pb.ConverseOptions, credential: Credential, call: Call) -> Conversation:
         async def answer_turn(request: pb.GenerateRequest, send: Send) -> None:
-            """One turn's answer, in a span of its own. Its conversation has the slot."""
+            """Give the answer of a turn, in a span of its own. The conversation has the slot."""
             with telemetry.internal_span("turn") as span:
                 answer = await self._preparation.prepare_answer(request, credential.tenant, call.deadline, span, TURN)
                 await answer.give(send)

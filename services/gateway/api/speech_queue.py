@@ -18,7 +18,7 @@ class ConversationBytes:
         self._listeners: list[asyncio.Event] = []
 
     def add(self, size: int) -> None:
-        """So much more waits; less when it is below 0."""
+        """Add `size` to the waiting bytes; it may be negative."""
         self.waiting += size
         for changed in self._listeners:
             changed.set()
@@ -33,8 +33,8 @@ class ConversationBytes:
 
 
 class Spoken:
-    """One conversation's. `most`: bytes that wait here. A message that is larger may wait alone, and where none waits
-    one always may, so every conversation goes on."""
+    """The queue of a conversation. `most`: bytes that may wait. A larger message may wait alone, and if none waits one
+    always may, so that every conversation can continue."""
 
     def __init__(self, most: int, tally: ConversationBytes):
         self._most, self._tally = most, tally
@@ -64,7 +64,7 @@ class Spoken:
         return audio
 
     def end(self) -> None:
-        """No more audio comes. Waiting audio can still be read."""
+        """End the input. Waiting audio can still be read."""
         self._ended = True
         self._news.set()
 

@@ -82,7 +82,7 @@ _MOST_BYTES = MAX_MESSAGE_BYTES // 2  # of a question; the cache's own limit is 
 
 
 def within(choice: CacheEligibility, question_bytes: int) -> CacheEligibility:
-    """The same, or `off` for a question that is too large to be sent to a cache."""
+    """The eligibility, or `off` for a question that is too large for a cache."""
     if choice.allowed_hits == "off" or question_bytes <= _MOST_BYTES:
         return choice
     return replace(choice, allowed_hits="off", reason=Bypassed.TOO_LARGE)

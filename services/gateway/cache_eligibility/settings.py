@@ -64,7 +64,7 @@ class CategorySettings(BaseModel):
 
 
 class HitSettings(BaseModel):
-    """Which questions may be answered from the cache, and how. A request may allow more (`CachePolicy.allow`)."""
+    """Which questions may be answered from the cache, and how. A request may permit more (`CachePolicy.allow`)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -87,7 +87,7 @@ class Hedging:
 
 
 class _HedgeRace:
-    """One race. `other` is for the second call, which is wanted at `moment`."""
+    """A race of two calls. `other` is for the second call, which starts at `moment`."""
 
     def __init__(
         self,

@@ -101,12 +101,12 @@ class Attempt:
 
     @property
     def number(self) -> int:
-        """Its number in a series of retries at one model, from 1."""
+        """The attempt's number in a series of retries at a model, from 1."""
         return len(self.failed) + 1
 
     @property
     def calls(self) -> list[Call]:
-        """Its own call and that of its hedge, as far as they were sent."""
+        """Its call and that of its hedge, if they were sent."""
         return [each.call for each in (self, self.hedge) if each and each.call]
 
 

@@ -60,7 +60,7 @@ def guard_checks(settings: GuardSettings, request: pb.GenerateRequest) -> Checks
 
 
 def everything(settings: GuardSettings) -> Checks:
-    """All that a guard can look for, whatever these settings switch off, with their phrases, patterns and score."""
+    """All checks of a guard, also those that these settings turn off, with their phrases, patterns and score."""
     return _made(settings, _EVERYTHING_ASKED)
 
 

@@ -107,7 +107,7 @@ class _Expression(Rule):
 
 @lru_cache(maxsize=256)
 def _phrase_rules(phrases: tuple[str, ...]) -> tuple[Rule, ...]:
-    """One for all of them: whole words; between two words any white space, four characters at most."""
+    """A rule for all phrases: whole words; any white space between two words, at most four characters."""
     if not phrases:
         return ()
     spelled = sorted(map(_spelled, phrases), key=len, reverse=True)

@@ -39,7 +39,7 @@ CLASSIFIER = "classifier"
 
 
 def pieces(text: str) -> Iterator[str]:
-    """All of `text`, in pieces of whole sentences where they are short enough. Each is found when it is asked for."""
+    """The pieces of `text`, of whole sentences if these are short enough. Each is computed when it is needed."""
     begin = at = 0
     ends = (found.end() for found in _SENTENCE_END.finditer(text))
     for end in chain(ends, (len(text),)):
@@ -61,7 +61,7 @@ def by_pattern(piece: str) -> str:
 
 
 def probability(piece: str) -> float:
-    """That a piece is an injection, by the classifier, 0 to 1."""
+    """The classifier's probability that a piece is an injection, 0 to 1."""
     return model().probability(linear_model.features(piece))
 
 

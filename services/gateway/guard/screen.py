@@ -107,7 +107,7 @@ class Screen:
             each.look(self._text)
 
     def _findings(self) -> Sequence[Finding]:
-        """All that there is in what is held, in order."""
+        """All findings in the held text, in order."""
         if self._searches:
             found, *denied = (each.find(self._text) for each in self._searches)
             return merged((*merged(found), *chain(*denied)))
@@ -126,7 +126,7 @@ class Screen:
         return self._settled - begin
 
     def _blank_limit(self, limit: int) -> int:
-        """The same, or further where more is held than may be."""
+        """The limit, or a later one if more text is held than allowed."""
         if self._length - self._from <= _MOST_HELD:
             return limit
         return max(limit, *(self._text.rfind(sign, self._from, self._length - _MARGIN) for sign in " \t"))

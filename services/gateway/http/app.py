@@ -186,7 +186,8 @@ class _App:
         await exchange.reply.whole(503 if leaving else 200, body)
 
     async def _ready(self, exchange: Exchange) -> None:
-        """As gRPC health. It names kinds of services and no models, because it needs no credential."""
+        """The readiness page, with the state of gRPC health. It names kinds of services and no models, because it needs
+        no credential."""
         leaving, missing = self._parts.server.leaving, self._parts.readiness.missing()
         body = {"status": "stopping"} if leaving else {"status": "starting", "missing": missing}
         ready = not (leaving or missing)

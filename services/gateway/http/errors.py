@@ -152,13 +152,13 @@ class TooLong:
         return cls(int(limit), int(tokens)) if limit and tokens else cls(None, None)
 
     def openai(self, message: str) -> str:
-        """In OpenAI's words where `message` is in Anthropic's."""
+        """The message in OpenAI's form, if `message` has Anthropic's."""
         if self.limit is None or self.tokens is None or not message.startswith(_TOO_LONG):
             return message
         return ContextExceeded.of(self.limit, self.tokens).message
 
     def anthropic(self, message: str) -> str:
-        """In Anthropic's words, unless `message` is."""
+        """The message in Anthropic's form."""
         if message.startswith(_ANTHROPICS):
             return message
         known = self.limit is not None and self.tokens is not None

@@ -48,8 +48,8 @@ class Fields:
         return f"{self._path}.{name}" if self._path else name
 
     def unread(self) -> dict[str, Any]:
-        """What nothing has read, by its place: fields of this object and of the objects in it that were read. An object
-        that was left, or of which nothing was read, is there as a whole."""
+        """Unread fields by their path: of this object, and of objects in it that were read. An object that was left, or
+        of which no field was read, is listed as a whole."""
         if self._left:
             return {self._path: self._given}
         rest = {self.at(name): given for name, given in self._given.items() if name not in self._read}
@@ -73,12 +73,12 @@ class Fields:
                 yield from part.left()
 
     def raw(self, name: str) -> Any:
-        """As it is, with all that is in it."""
+        """The value unchanged, as read completely."""
         self._read.add(name)
         return self._given.get(name)
 
     def seen(self, name: str) -> Any:
-        """The same, and it still counts as not read: a provider gets it, too."""
+        """The value unchanged, but not counted as read: a provider gets it, too."""
         return self._given.get(name)
 
     def text(self, name: str) -> str | None:
@@ -135,7 +135,7 @@ class Fields:
         return None if given is None else self._part(given, self.at(name))
 
     def objects(self, name: str, most: int = _ANY) -> list[Fields]:
-        """Those of an array, of `most` elements; none where it is not there."""
+        """The objects of an array, of at most `most` elements; empty if it is absent."""
         return [self._object(name, index, each) for index, each in enumerate(self.array(name, most))]
 
     def array(self, name: str, most: int = _ANY) -> list[Any]:
@@ -145,7 +145,7 @@ class Fields:
         return found
 
     def texts(self, name: str, most: int = _ANY) -> list[str]:
-        """Of an array, of `most` elements, or one alone."""
+        """The texts of an array of at most `most` elements, or a single text."""
         given = self.raw(name)
         found = [given] if isinstance(given, str) else self.array(name, most)
         for index, each in enumerate(found):
@@ -154,7 +154,7 @@ class Fields:
         return found
 
     def wholes(self, name: str) -> list[int]:
-        """Those of an array; none where it is not there."""
+        """The whole numbers of an array; empty if it is absent."""
         given = Fields({f"{name}[{index}]": each for index, each in enumerate(self.array(name))}, self._path)
         return [given.needed_whole(place) for place in given]
 
@@ -225,5 +225,5 @@ def from_base64(path: str, text: str) -> bytes:
 
 
 def _kind(given: Any) -> str:
-    """What an error shows of a value: itself, unless it may be long."""
+    """A value for an error: unchanged, unless it may be long."""
     return _NAMES[type(given)] if isinstance(given, dict | list) or given is None else repr(given)

@@ -68,7 +68,7 @@ def report(final: pb.Final) -> dict[str, Any]:
 
 
 def found(event: pb.Event) -> dict[str, Any] | None:
-    """What an event brings of it before the end: where a result comes from, or a result that came late."""
+    """The part of the report in an event before the end: the sources of a result, or a late result."""
     match event.WhichOneof("kind"):
         case "citations":
             return {"citations": [_citations(event.citations)]}

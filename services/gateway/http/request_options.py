@@ -125,7 +125,7 @@ def _read_words(given: Fields, name: str) -> list[Any] | None:
 
 
 def _read_texts(given: Fields, name: str) -> list[str] | None:
-    """One by HTTP; an empty one is none."""
+    """A single text by HTTP; an empty one means none."""
     return [text] if (text := given.text(name)) else None
 
 
@@ -160,7 +160,7 @@ def _take_cascade(order: RequestOptions, given: Fields) -> None:
 
 
 def _take_at_once(order: RequestOptions, given: Fields) -> None:
-    """No part of the request: the answer is in one piece, or refused."""
+    """Read the option, which is no part of the request to the gateway."""
     if (at_once := given.flag("cascade_at_once")) is not None:
         order.at_once = at_once
 

@@ -37,17 +37,17 @@ def compact(value: object) -> bytes:
 
 
 def event(data: Mapping[str, Any]) -> bytes:
-    """One event."""
+    """An event."""
     return b"data: " + compact(data) + b"\n\n"
 
 
 def named(data: Mapping[str, Any]) -> bytes:
-    """One event that says its type in a line of its own too, as Anthropic's do."""
+    """An event with its type in a line of its own, as in Anthropic's API."""
     return as_written(data["type"], compact(data))
 
 
 def as_written(kind: str, data: bytes) -> bytes:
-    """The same of an event whose JSON is there already: a provider's own."""
+    """An event whose JSON exists already, from a provider."""
     return f"event: {kind}\n".encode() + b"data: " + data + b"\n\n"
 
 
@@ -98,7 +98,7 @@ class GrowingAnswer(ABC):
 
     @abstractmethod
     def _made(self) -> dict[str, Any]:
-        """As `whole`; may raise what malformed events do."""
+        """The same as `whole`, but may raise errors of malformed events."""
 
 
 def _text(given: object) -> str:

@@ -142,7 +142,7 @@ class Breaker:
 
     @property
     def state(self) -> State:
-        """It stays open when its time is over, until the next call comes and probes."""
+        """The state. After its time an open breaker stays open until the next call probes."""
         return self._state
 
     @property

@@ -61,13 +61,10 @@ class Fixed:
 
 
 class _Adaptive(ABC):
-    """What both adaptive limits share: windows, bounds and the answer to refusals.
-
-    A window has at least `_min_samples` (fewer have no median to speak of). It lasts at least 0.25 s, so that a busy
-    backend does not change its limit hundreds of times before the first change can be seen; for the same reason it
-    lasts as long as the calls in the window before, up to 1 s. Calls that are refused together are one piece of news:
-    they shrink the limit once in 0.25 s.
-    """
+    """The base of both adaptive limits: windows, bounds and the reaction to refusals. A window has at least
+    `_min_samples`, because fewer give no useful median. It lasts at least 0.25 s, so that the effect of a change is
+    visible before the next one; for the same reason it lasts as long as the calls in the window before, up to 1 s.
+    Calls that are refused together count once: they shrink the limit once in 0.25 s."""
 
     _min_samples = 10
 

@@ -263,7 +263,7 @@ class Limiter:
             self._admit(waiter)
 
     def _abandon(self, waiter: WaitingRequest[Slot]) -> None:
-        """Its task has ended: while it waited, or after it was given a slot that it never saw."""
+        """Clean up after a cancelled waiter, which may have been given a slot that it did not receive."""
         if waiter.outcome.cancelled() or not waiter.outcome.done():
             self._remove(waiter)
         elif isinstance(slot := waiter.outcome.result(), Slot):

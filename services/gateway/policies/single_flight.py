@@ -21,10 +21,8 @@ T = TypeVar("T")
 
 
 class Flight(Generic[T]):
-    """One execution. It passes its items to `add`; `over` and `error` show how it ended.
-
-    An execution without readers is cancelled. While `stop` is set, it is stopped by that instead.
-    """
+    """A shared execution. It passes its items to `add`; `over` and `error` show how it ended. An execution without
+    readers is cancelled, or stopped by `stop` if that is set."""
 
     def __init__(self) -> None:
         self.items: list[T] = []
@@ -98,8 +96,8 @@ class FlightReader(Generic[T]):
         self._timer = asyncio.get_running_loop().call_later(within_s, self._end) if within_s < float("inf") else None
 
     async def take(self) -> list[T]:
-        """All new items, at least one; none after the last. Raises what the execution failed with, and `TooLate` when
-        this reader's own time is over."""
+        """All new items, at least one; empty after the last. Raises the execution's error, and `TooLate` at this
+        reader's own deadline."""
         while not self._has_changed():
             self.changed.clear()
             await self.changed.wait()

@@ -38,7 +38,7 @@ class WaitLimit:
 
     @property
     def share(self) -> float:
-        """Of a full wait that is granted now, 0 to 1."""
+        """The share of the full wait time that is granted now, 0 to 1."""
         return self._now_s / self._full_s if self._full_s else 0.0
 
     def overloaded(self, now: float) -> bool:

@@ -202,8 +202,8 @@ def _is_repeat(sentence: str, seen: set[str]) -> bool:
 
 
 def _with_few_examples(prose: str, most: int, kept: list[str]) -> tuple[str, bool]:
-    """With `most` examples, the first of each answer before others of the same, as one protected piece; whether any
-    has gone."""
+    """The text with at most `most` examples, the first of each answer before others of the same, as one protected
+    piece; and whether any was removed."""
     starts = [found.start() for found in (_EXAMPLE if len(_EXAMPLE.findall(prose)) > 1 else _ASKED).finditer(prose)]
     if not 1 < len(starts) <= _MOST:
         return prose, False
@@ -219,7 +219,7 @@ def _with_few_examples(prose: str, most: int, kept: list[str]) -> tuple[str, boo
 
 
 def _staying(examples: Sequence[str], most: int) -> set[int]:
-    """Which examples stay: what is protected in one stays with it, and with it the example."""
+    """The examples that stay: an example with a protected piece stays."""
     first, others, texts = list[int](), list[int](), set[str]()
     answers = set[str]()
     for index, example in enumerate(examples):

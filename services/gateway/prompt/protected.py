@@ -45,14 +45,14 @@ def pieces(text: str) -> Iterator[tuple[str, bool]]:
 
 
 class _Ends:
-    """Where what begins in a text ends."""
+    """Finds the ends of protected pieces of a text."""
 
     def __init__(self, text: str):
         self._text = text
         self._left = _MOST_LOOKED * len(text)  # characters that may be looked through in vain
 
     def of(self, found: re.Match[str]) -> int:
-        """That of what has begun."""
+        """The end of the piece that has begun."""
         end = self._of(found)
         return end if self._left >= 0 else len(self._text)
 
@@ -106,7 +106,7 @@ class _Ends:
         return paragraph.start() if paragraph else len(self._text)
 
     def _brackets(self, at: int) -> Iterator[re.Match[str]]:
-        """Those that are in no text between quotation marks. Behind a mark that is not closed none is."""
+        """The brackets outside of quotation marks. There are none after a mark that is not closed."""
         brackets = _NEXT_BRACKET
         while found := brackets.search(self._text, at):
             at = found.end()

@@ -36,7 +36,7 @@ class ConversationParts:
     question: Messages
 
     def without(self, turns: int, note: Messages = ()) -> Messages:
-        """All but the oldest `turns`; `note` in their place."""
+        """The messages without the oldest `turns`; `note` replaces them."""
         kept = [message for turn in self.turns[turns:] for message in turn]
         return (*self.head, *note, *kept, *self.question)
 
@@ -51,7 +51,8 @@ def parts(messages: Sequence[chat_pb2.Message]) -> ConversationParts:
 
 
 def most_tokens(messages: Sequence[chat_pb2.Message], more_bytes: int = 0) -> int:
-    """As many as no prompt of these exceeds: a token is a byte at least. Microseconds, and enough for a short one."""
+    """An upper bound of the prompt's tokens: a token has at least a byte. It takes microseconds, and is sufficient for
+    a short prompt."""
     return bound(size(messages), len(messages), more_bytes)
 
 
@@ -66,7 +67,7 @@ def estimated_tokens(messages: Sequence[chat_pb2.Message], more_bytes: int = 0) 
 
 
 def size(messages: Iterable[chat_pb2.Message]) -> int:
-    """Of all that is written in them, in bytes of UTF-8."""
+    """The size of all texts in the messages, in bytes of UTF-8."""
     return sum(map(_size, messages))
 
 
@@ -80,12 +81,12 @@ def _size(message: chat_pb2.Message) -> int:
 
 
 def size_of(text: str) -> int:
-    """Of a text, in bytes of UTF-8."""
+    """The size of a text, in bytes of UTF-8."""
     return len(text) if text.isascii() else len(text.encode())
 
 
 def texts(message: chat_pb2.Message) -> Iterable[str]:
-    """All that is written in a message, in its order."""
+    """The texts of a message, in their order."""
     yield message.content
     for part in message.parts:
         yield part.text

@@ -10,7 +10,7 @@ from services.runtime.process.fixed import Fixed
 
 
 class HttpSettings(Group):
-    """What a caller by HTTP may take: bytes, time, connections."""
+    """Limits of HTTP callers: bytes, time, connections."""
 
     max_body_bytes: int = Field(
         limits.HTTP_BODY_BYTES, ge=1_024, description="Largest body of a request that may hold pictures or recordings."

@@ -110,7 +110,7 @@ class ReadySettings(Group):
 
 
 class Serving(ServiceSettings):
-    """Where the gateway serves, and in how many processes."""
+    """Addresses and processes of the gateway."""
 
     address: str = Field("127.0.0.1:50050", description="Address of gRPC, host:port.")
     first_message_ms: Fixed[int] = Field(

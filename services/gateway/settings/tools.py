@@ -12,7 +12,7 @@ from services.runtime.security.secrets import HttpUrl, Url
 
 
 class ToolSourceSettings(Group):
-    """Where tools come from: exactly one of `address`, `url` and `command`."""
+    """A source of tools: exactly one of `address`, `url` and `command`."""
 
     address: str = Field("", description="A service of `hedgerow.tool.v1`, also as xds:///name or a list.")
     identity: str = Field("tool", min_length=1, description="With a `tls_dir`: the identity in its certificate.")

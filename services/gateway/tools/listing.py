@@ -102,6 +102,6 @@ class Checker:
 
 
 def cut(text: str, most_bytes: int) -> str:
-    """Its beginning."""
+    """The beginning of `text`, of at most `most_bytes`."""
     raw = text.encode()
     return text if len(raw) <= most_bytes else raw[:most_bytes].decode(errors="ignore")

@@ -161,7 +161,7 @@ class McpSource:
 
 
 def _outline(error: BaseException) -> str:
-    """Of a group of errors the first."""
+    """An error's outline; of a group, that of the first error."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return f"{type(error).__name__}: {error}"[:300]

@@ -180,7 +180,7 @@ class _Rate:
         self._most, self._began, self._count = limits.max_messages_per_s, time.monotonic(), 0
 
     def count(self) -> None:
-        """One more. Raises `_TooMuch`."""
+        """Count a message. Raises `_TooMuch`."""
         if (now := time.monotonic()) - self._began >= 1:
             self._began, self._count = now, 0
         self._count += 1

@@ -21,7 +21,7 @@ _SERVICE = f"/{tool_pb2.DESCRIPTOR.package}.ToolService/"
 
 @dataclass(frozen=True, slots=True)
 class CallAttempt:
-    """One attempt at a call, which may take `timeout_s`. `name` is the source's own, `arguments` the text of a JSON
+    """An attempt at a call, with a limit of `timeout_s`. `name` is the source's own, `arguments` the text of a JSON
     object; `key` is the same for each attempt."""
 
     name: str
@@ -33,13 +33,13 @@ class CallAttempt:
 
 
 class ToolSource(Protocol):
-    """Where tools come from. Everything raises `ServiceError`."""
+    """A source of tools. All methods raise `ServiceError`."""
 
     kind: ClassVar[str]  # for people
     per_tenant: ClassVar[bool]  # whether each tenant has a list of its own
 
     async def list(self, tenant: str, timeout_s: float) -> Sequence[tool_pb2.ToolDescription]:
-        """Its tools, within `timeout_s`."""
+        """The tools of the source, within `timeout_s`."""
         ...
 
     async def call(self, call: CallAttempt) -> tool_pb2.CallToolResponse:

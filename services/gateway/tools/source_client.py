@@ -91,7 +91,7 @@ class CallOutcome:
 
 
 class SourceClient:
-    """One source, `name`."""
+    """A client of the source `name`."""
 
     def __init__(
         self,

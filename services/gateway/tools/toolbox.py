@@ -136,8 +136,8 @@ class Toolbox:
         return RequestTools(self, beforehand, offered, away, steps, calls)
 
     def _named(self, field: str, name: str, known: Mapping[str, Tool], tenant: Tenant) -> Tool | None:
-        """The one tool of this name or path; None where a source that has not been heard of may have it. Raises
-        `InvalidInput` where none has it, and where more than one has."""
+        """The tool of this name or path; None if a source that has not been listed yet may have it. Raises
+        `InvalidInput` if none has it, or more than one."""
         found = {path: tool for path, tool in known.items() if name in (path, tool.name)}
         if len(found) > 1:
             raise InvalidInput(field, f"the name of one tool alone: {' or '.join(found)}", name)
@@ -202,7 +202,7 @@ def _permitted(path: str, tenant: Tenant) -> bool:
 
 
 def _twice(client: SourceClient, known: Mapping[str, Tool]) -> str:
-    """Which names of a source's tools are those of another source's, too."""
+    """The names of a source's tools that another source's tools have, too, as a problem text."""
     others = {tool.name for tool in known.values() if tool.source != client.name}
     names = [tool.name for tool in known.values() if tool.source == client.name and tool.name in others]
     return f"tools of another source have these names, too, so ask by source/name: {', '.join(names)}" if names else ""

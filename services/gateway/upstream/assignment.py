@@ -19,20 +19,20 @@ SCHEME = "xds:///"
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What happens to one call: it is held back for `delay_s`, then ended with `code`, if there is one."""
+    """The fault of a call: a delay of `delay_s`, then an end with `code`, if there is one."""
 
     delay_s: float = 0.0
     code: grpc.StatusCode | None = None
 
     def words(self) -> str:
-        """For people."""
+        """The fault for people."""
         delay = f"{self.delay_s * 1000:.0f} ms" if self.delay_s else ""
         return f"{' and '.join(filter(None, (delay, self.code and self.code.name)))}, by a drill"
 
 
 @dataclass(frozen=True, slots=True)
 class AssignedDrill:
-    """Which share of the calls is delayed, and which is aborted."""
+    """The shares of calls that are delayed and aborted."""
 
     delay_s: float = 0.0
     delay_share: float = 0.0

@@ -51,7 +51,7 @@ Blocks = Sequence[bytes]
 
 @dataclass(frozen=True, slots=True)
 class Locality:
-    """Where a replica stands among its like. `weight` is its share of the calls, relative to the others'."""
+    """The locality of a replica. `weight` is its share of the calls, relative to the others'."""
 
     priority: int = 0
     build: str = ""
@@ -74,7 +74,7 @@ def blocks(parts: Iterable[str], salt: str) -> Blocks:
 
 
 def blocks_of(request: llm_pb2.GenerateRequest) -> Blocks:
-    """Those of a request's prompt: templates put tools first."""
+    """The blocks of a request's prompt: templates put tools first."""
     parts = chain((tool.parameters for tool in request.tools), (message.content for message in request.messages))
     return blocks(parts, request.cache_salt)
 
@@ -86,7 +86,7 @@ class Prefixes:
         self._known: LRUCache[bytes, None] = LRUCache(most_blocks)
 
     def __len__(self) -> int:
-        """In blocks."""
+        """The length in blocks."""
         return len(self._known)
 
     def sent(self, prompt: Blocks) -> None:

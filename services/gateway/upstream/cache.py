@@ -77,8 +77,8 @@ class Cache:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What was known when an answer was begun: at which time, of which of the cache's epochs, and under which key it
-    will be kept, where the cache has said."""
+    """The state at the beginning of an answer: the time, the cache's epochs, and the key under which it will be stored,
+    if the cache has reported that."""
 
     at: float = 0.0
     epoch: int = 0
@@ -96,7 +96,7 @@ class Invalidations:
         self._epoch = 0
 
     def began(self) -> None:
-        """From now on every removal is heard of."""
+        """Record that removals are followed from now on."""
         self._complete_since = self._clock()
 
     def ended(self) -> None:
@@ -118,7 +118,7 @@ class Invalidations:
         self._epoch = max(self._epoch, epoch)
 
     def known(self) -> Known:
-        """For an answer that begins now."""
+        """The state for an answer that begins now."""
         return Known(self._clock(), self._epoch)
 
     def overtook(self, known: Known, tenant: str) -> bool:

@@ -174,7 +174,7 @@ class Discovery:
 
 
 class _Kind(ABC, Generic[M, T]):
-    """One type of resource on a stream. `notify` hears of each by name."""
+    """A type of resource on a stream. `notify` gets each by name."""
 
     message: type[M]
 
@@ -244,7 +244,7 @@ def read(given: endpoint_pb2.ClusterLoadAssignment) -> Assignment:
 
 
 def _endpoints(locality: endpoint_pb2.LocalityLbEndpoints) -> Iterator[AssignedReplica]:
-    """Of a locality: its weight is shared out by its endpoints' own."""
+    """The endpoints of a locality, whose weight is divided by their own weights."""
     weights = [each.load_balancing_weight.value or 1 for each in locality.lb_endpoints]
     for each, weight in zip(locality.lb_endpoints, weights, strict=True):
         socket = each.endpoint.address.socket_address

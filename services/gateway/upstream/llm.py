@@ -95,7 +95,8 @@ class Completion:
 
 
 def _parsed(cls: type[M], raw: bytes | M) -> M:
-    """What came: bytes over gRPC, the message itself from a service of this process. Raises `DecodeError`."""
+    """The received message: bytes over gRPC, the message itself from a service of this process. Raises
+    `DecodeError`."""
     return cls.FromString(raw) if isinstance(raw, bytes) else raw
 
 

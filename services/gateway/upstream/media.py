@@ -121,8 +121,8 @@ class AudioBackend:
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """What this gateway can do with pictures and recordings; None: nothing. `sees`: whether a model, by its name, takes
-    pictures as they are; without a name, whether all do."""
+    """The services for pictures and recordings; None: not supported. `sees`: whether a model, by its name, has vision;
+    without a name, whether all do."""
 
     vision: VisionBackend | None = None
     audio: AudioBackend | None = None
@@ -134,7 +134,7 @@ def make_media(
     channels: Mapping[str, grpc.aio.Channel],
     breaker: Callable[[Literal["vision", "audio"]], TenantAwareBreaker],
 ) -> Media:
-    """With the services that the settings name, reached by `channels`."""
+    """The services that the settings name, reached by `channels`."""
     vision = audio = None
     if settings.vision_address:
         client, vision_breaker = VisionCalls(channels[settings.vision_address]), breaker("vision")

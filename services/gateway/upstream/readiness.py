@@ -44,6 +44,6 @@ class Readiness:
                 changed.clear()
 
     def _named(self, missing: list[str]) -> list[str]:
-        """For operators: with the models' names."""
+        """The missing services for operators, with the models' names."""
         models = f"{self._models} of the models {', '.join(pool.model for pool in self._fleet.chat)}"
         return [models if name == "llm" else name for name in missing]

@@ -21,8 +21,8 @@ _SMOOTHING = 2 / (10 + 1)  # an average over about ten calls
 
 @dataclass(slots=True, eq=False)
 class Replica:
-    """One address of a model. `name` is what callers know it by. `in_flight` counts this gateway's calls alone;
-    `first_s` is their average time to first text, 0 until it is known."""
+    """An address of a model. `name` is its name for callers. `in_flight` counts only this gateway's calls; `first_s` is
+    their average time to first text, 0 until it is known."""
 
     address: str
     llm: Llm

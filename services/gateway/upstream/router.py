@@ -162,7 +162,7 @@ def _model(row: router_pb2.Model) -> Model:
 
 
 def _tier(number: int) -> Tier:
-    """One that a router of a later version knows is as none here."""
+    """The tier; an unknown one of a later version's router counts as none."""
     try:
         return Tier(number)
     except ValueError:
@@ -190,7 +190,7 @@ async def _learn(pool: Pool, routes: Routes) -> bool:
 
 
 async def _ask(llm: Llm) -> int | None:
-    """None: it is away."""
+    """The context length of a model; None if the service is down."""
     try:
         return await llm.context_tokens(_ASKED_S)
     except Unavailable:

@@ -59,7 +59,8 @@ def with_own(body: dict[str, Any], original: Original) -> dict[str, Any]:
 
 
 def _may_think(turns: Sequence[Mapping[str, Any]]) -> bool:
-    """Not in the middle of a turn whose thoughts the conversation lacks: the API would refuse that."""
+    """Whether the model may think: not in the middle of a turn whose thoughts the conversation lacks, which the API
+    would refuse."""
     results = any(block["type"] == "tool_result" for block in turns[-1]["content"]) if turns else False
     return not results or (len(turns) > 1 and str(turns[-2]["content"][0]["type"]).endswith("thinking"))
 

@@ -72,7 +72,7 @@ def names_user(place: str, given: str) -> bool:
 
 
 def end_user(original: Original | None) -> str:
-    """Whose the request is, as its caller names them to a provider; empty where it does not, or at length."""
+    """The end user of the request, as its caller names them to a provider; empty if it has none, or a long name."""
     untranslated = original.untranslated if original else {}
     names = [json.loads(untranslated[place]) for place in _USERS if place in untranslated]
     metadata = json.loads(untranslated.get("metadata", "null"))

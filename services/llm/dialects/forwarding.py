@@ -31,7 +31,7 @@ def encode(body: Mapping[str, Any]) -> bytes:
 
 
 def conversation(body: Mapping[str, Any]) -> list[Any]:
-    """Its messages, which may be those that the caller wrote."""
+    """The messages of a body, which may be the caller's own."""
     messages: Any = body["messages"]
     return list(json.loads(bytes(messages)) if isinstance(messages, msgspec.Raw) else messages)
 
@@ -49,8 +49,8 @@ def forwarded(request: Request, original: Original, translate: Callable[[], Mapp
 def forwarded_response(
     request: Request, original: Original, translate: Callable[[], Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """The same, of Responses, with what is asked of the stream. Raises InvalidInput also for an item that no
-    translation can say, where a policy has changed the conversation."""
+    """The body to forward of a request for Responses, with the stream's options. Raises InvalidInput also for an item
+    that cannot be translated, if a policy has changed the conversation."""
     own = fields(original.body)
     if "input" not in own:
         _check_input(original.untranslated)

@@ -28,7 +28,7 @@ _READ = frozenset({"role", "content", "refusal", "reasoning", "reasoning_content
 
 
 class OpenAIAnswer(Answer):
-    """Of OpenAI, and of servers like it."""
+    """Answers of OpenAI's chat completions, and of compatible servers."""
 
     def __init__(self, choices: int = 1) -> None:
         """`choices`: how many were asked for. The text is the first one's; of the others, tokens are counted."""

@@ -106,7 +106,7 @@ class ResponsesAnswer(Answer):
             self._reason = FinishReason.STOP
 
     def _fail(self, error: Any) -> None:
-        """In the words that other APIs have for errors in a stream."""
+        """Fail with an error in the form of other APIs' stream errors."""
         said: dict[str, Any] = error if isinstance(error, dict) else {}
         code = str(said.get("code") or "")
         kind = _TYPES.get(code, "invalid_request_error" if code.startswith(("invalid_", "image_")) else code)
@@ -116,7 +116,7 @@ class ResponsesAnswer(Answer):
 
 
 def _events(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Those of a response in one piece; raises BadEvent for one that has not ended."""
+    """The events of a response in one piece; raises BadEvent for one that has not ended."""
     status = body.get("status")
     if body.get("error") and status != "failed":
         yield {**body["error"], "code": body["error"].get("code") or body["error"].get("type"), "type": "error"}

@@ -39,7 +39,7 @@ def to_body(request: Request, model: str, max_tokens: int | None) -> dict[str, A
 
 
 def _to_text(request: Request) -> dict[str, Any]:
-    """What the text is like: its format, and how long it is."""
+    """The options of the text: its format and its verbosity."""
     said: dict[str, Any] = {}
     if request.constraint:
         said["format"] = _to_format(request.constraint, request.original)
@@ -107,7 +107,7 @@ def _to_sampling(sampling: Sampling) -> dict[str, Any]:
 
 
 def to_logprobs(sampling: Sampling) -> dict[str, Any]:
-    """Where log-probabilities are wanted: how many, and that they are."""
+    """The fields that request log-probabilities, if any."""
     most = sampling.top_logprobs
     return {} if most is None else {"top_logprobs": most, "include": [_LOGPROBS]}
 

@@ -71,8 +71,8 @@ class AnthropicEngine(ProviderEngine):
 
 
 def _of_changed(body: dict[str, Any], request: Request) -> dict[str, Any]:
-    """With the beginning of the answer, where a policy has changed the conversation before it; and without thinking in
-    the middle of a turn, whose signed thoughts such a conversation has lost: the API would refuse it."""
+    """The body with the answer's prefix, if a policy has changed the conversation before it; and without thinking in
+    the middle of a turn, because such a conversation lacks the signed thoughts, and the API would refuse it."""
     if request.prefix:
         body = {**body, "messages": [*conversation(body), {"role": "assistant", "content": request.prefix}]}
     in_turn = request.messages[-1].role == "tool"

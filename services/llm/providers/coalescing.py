@@ -50,7 +50,8 @@ async def together(items: AsyncGenerator[T, None]) -> AsyncGenerator[list[T], No
 
 
 def portions(texts: Sequence[str], most: int) -> Iterator[list[str]]:
-    """The same in batches of about `most` characters: the last text of each may be beyond. An empty text costs some."""
+    """The texts in batches of about `most` characters: the last text of a batch may exceed it. An empty text counts as
+    some characters."""
     portion, characters = list[str](), 0
     for text in texts:
         portion.append(text)

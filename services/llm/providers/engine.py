@@ -70,11 +70,12 @@ class ProviderEngine(ABC):
 
     @abstractmethod
     def _headers(self) -> Mapping[str, str]:
-        """Those of every request, the credential among them, by their names in lower case."""
+        """Headers of every request, with the credential, by their names in lower case."""
 
     @abstractmethod
     def _body(self, request: Request, max_tokens: int | None) -> dict[str, Any]:
-        """What is posted; `max_tokens` None: the provider decides. Raises InvalidInput for what cannot be expressed."""
+        """The body to send; `max_tokens` None: the provider decides. Raises InvalidInput for a request that the API
+        cannot express."""
 
     @abstractmethod
     def _forwarded(self, request: Request, own: Original) -> dict[str, Any]:
@@ -98,7 +99,7 @@ class ProviderEngine(ABC):
 
     @abstractmethod
     async def count_tokens(self, messages: tuple[Message, ...], tools: tuple[Tool, ...], deadline: Deadline) -> int:
-        """As `Engine` has it."""
+        """See `Engine.count_tokens`."""
 
     async def generate(self, request: Request, deadline: Deadline) -> AsyncGenerator[Chunk, None]:
         if request.prefix and not (self._model.continues or self._model.reads(request)):
@@ -293,5 +294,5 @@ def _at_most(asked: Any, most: int) -> Any:
 
 
 def _encode(body: Mapping[str, object]) -> bytes:
-    """In ASCII, so that no text is impossible to send."""
+    """Encode the body in ASCII, so that any text can be sent."""
     return json.dumps(body, separators=(",", ":")).encode()

@@ -129,7 +129,7 @@ def meaning(status: int, error: Mapping[str, Any], said: str) -> Meaning:
 
 
 def _names(error: Mapping[str, Any]) -> Iterator[str]:
-    """Its type and codes, those of objects in it, and the fields of `metadata`."""
+    """The names in an error: its type and codes, those of objects in it, and the fields of `metadata`."""
     waiting, seen = [dict(error)], 0
     while waiting and seen < _MOST_NAMES:
         each = waiting.pop()

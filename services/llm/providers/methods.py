@@ -55,8 +55,8 @@ def chunks(answered: str, headers: Mapping[str, str] | None = None) -> Iterator[
 
 
 def _prompt_tokens(said: _Said) -> int:
-    """As the server counts them; 0 where it does not say, as OpenAI's moderations. Jina and Voyage have the total alone
-    for some methods."""
+    """The server's count of prompt tokens; 0 if it reports none, as OpenAI's moderations. Jina and Voyage report only
+    the total for some methods."""
     counts = [_at(said.usage, "prompt_tokens"), _at(said.usage, "total_tokens")]
     counts += [_at(_at(said.meta, group), "input_tokens") for group in ("billed_units", "tokens")]
     numbers = (count for count in counts if type(count) in (int, float) and 0 < count <= _LARGEST)

@@ -112,7 +112,7 @@ class OpenAIEngine(ProviderEngine):
         return {**self._capped(request, body), "model": self._own.model, "stream": True, "stream_options": options}
 
     def _rest(self, body: dict[str, Any], request: Request) -> dict[str, Any]:
-        """What is left of an answer: from its beginning on, and of its limits what the beginning has left."""
+        """The request for the rest of an answer: with its prefix, and with limits reduced by the prefix."""
         begun = {"role": "assistant", "content": request.prefix}
         body = {**body, "messages": [*conversation(body), begun], **GO_ON}
         if request.sampling.max_tokens:

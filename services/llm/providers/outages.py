@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class Outages:
-    """Of the model `name` at `url`, which is shown without its credentials."""
+    """Outages of the model `name` at `url`, which is shown without its credentials."""
 
     def __init__(self, name: str, url: str, clock: Clock = time.monotonic):
         self._url = str(Url(url))

@@ -69,14 +69,14 @@ class Constraints:
             raise refused(constraint, verdict.refused)
 
     async def close(self) -> None:
-        """No caller waits any more."""
+        """End all waits."""
         for task in self._trying.values():
             task.cancel()
         await asyncio.gather(*self._trying.values(), return_exceptions=True)
         await self._trial.close()
 
     async def _tried(self, key: bytes, constraint: Constraint, tenant: str, deadline: Deadline) -> GrammarVerdict:
-        """One trial for all callers of the same constraint, which goes on when they leave: they may come back."""
+        """A trial for all callers of the same constraint, which continues after they leave, because they may retry."""
         task = self._trying.get(key)
         if task is None:
             task = self._trying[key] = asyncio.create_task(self._try(key, constraint, tenant))
@@ -119,7 +119,7 @@ def _used_up(allowance: TokenBucket, cost_s: float) -> ShareUsed:
 
 
 class Scheduler:
-    """One at a time, tenants in turn. A tenant may have `most` inside, the one whose turn it is included."""
+    """Runs one trial at a time, tenants in turn. A tenant may have `most` trials, the running one included."""
 
     def __init__(self, most: int):
         self._most, self._inside = most, Counter[str]()

@@ -32,7 +32,7 @@ _STOP_S = 0.2
 
 
 class VllmEngine:
-    """One vLLM engine, which runs in a process of its own and serves one model."""
+    """A vLLM engine, which runs in a process of its own and serves one model."""
 
     def __init__(self, engine: Any, stats: StatsKeeper, settings: LlmSettings):
         from vllm.renderers.params import TokenizeParams
@@ -172,7 +172,7 @@ async def start(settings: LlmSettings, progress: Progress) -> VllmEngine:
 
 
 def _constraints(engine: Any, settings: LlmSettings) -> Constraints | None:
-    """None where vLLM makes grammars in another way than the trial does."""
+    """The trials of constraints; None if vLLM compiles grammars in another way than the trial."""
     config = engine.vllm_config.structured_outputs_config
     if config.backend != BOUNDED:
         return None

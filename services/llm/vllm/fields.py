@@ -71,7 +71,7 @@ class VllmFields:
 
 
 def fields(request: Request) -> VllmFields:
-    """Those that a request has. Raises InvalidInput for a value that vLLM's server would not take."""
+    """The vLLM fields of a request. Raises InvalidInput for a value that vLLM's server would refuse."""
     untranslated = request.original.untranslated if request.original else {}
     sampling = {name: _read(name, untranslated[name], kind) for name, kind in _SAMPLING.items() if name in untranslated}
     template = {name: _read(name, untranslated[name], kind) for name, kind in _TEMPLATE.items() if name in untranslated}

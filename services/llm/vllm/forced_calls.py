@@ -113,7 +113,7 @@ class _Value:
         self._depth, self._in_string, self._escaped, self._begun = 0, False, False, False
 
     def more(self, text: str, at: int = 0) -> int:
-        """Where in `text`, of which it begins or goes on at `at`, it ends; the text's end where it goes on."""
+        """The end of the value in `text` that begins or continues at `at`; the text's end if it continues."""
         for place in range(at, len(text)):
             character = text[place]
             if self._in_string:

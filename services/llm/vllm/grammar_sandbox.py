@@ -99,7 +99,7 @@ def _limit(cpu_s: float) -> None:
 
 
 def _make(constraint: dict[str, str], terms: Terms, tokenizer: Any) -> tuple[Any, str]:
-    """As vLLM's `guidance` backend makes it; else the reason why not."""
+    """The matcher of a constraint, as vLLM's `guidance` backend compiles it; else the reason of the failure."""
     from llguidance import LLMatcher, LLParserLimits, grammar_from
 
     try:

@@ -85,7 +85,7 @@ def _in_one_process(parallel: Any, settings: VllmSettings) -> None:
 
 @cache
 def _sockets() -> Sockets:
-    """Where vLLM's processes meet, until this one ends."""
+    """The sockets of vLLM's processes, until this process ends."""
     return Sockets()
 
 

@@ -30,7 +30,7 @@ def to_chat(messages: tuple[Message, ...], prefix: str, salt: str) -> list[dict[
 
 
 def characters(messages: tuple[Message, ...]) -> int:
-    """Of all that is written in them."""
+    """The characters of all texts in the messages."""
     said = sum(len(message.content) for message in messages)
     parts = sum(len(part.text) for message in messages for part in message.parts)
     return said + parts + sum(len(call.arguments) for message in messages for call in message.tool_calls)

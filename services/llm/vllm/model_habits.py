@@ -27,14 +27,15 @@ class Habits:
 
 
 def habits_of(model: Any, tokenizer: Any) -> Habits:
-    """Of a model, by vLLM's `ModelConfig`. A tokenizer that is no Hugging Face one has no template to look at."""
+    """The habits of a model, from vLLM's `ModelConfig`. A tokenizer that is not from Hugging Face has no chat
+    template."""
     names = f"{PurePath(model.model).name} {model.hf_config.model_type}"
     template = _template(model, tokenizer)
     return read_habits(template, names, lambda conversation: _rendered(tokenizer, template, conversation))
 
 
 def read_habits(template: str, names: str, render: Callable[[list[Turn]], str | None]) -> Habits:
-    """The same, from a template. `render` makes the prompt of a conversation, or None where the template refuses it."""
+    """The habits of a template. `render` makes the prompt of a conversation, or None if the template refuses it."""
     shown = not template or _shows_tools(template)
     tool_parser = parser_table.find(parser_table.TOOLS, template, names) if shown else ""
     reasoning_parser = _reasoning_parser(template, names, render([_USER]) or "")
@@ -42,7 +43,8 @@ def read_habits(template: str, names: str, render: Callable[[list[Turn]], str | 
 
 
 def _reasoning_parser(template: str, names: str, prompt: str) -> str:
-    """None for a model that does not think unless asked: its template closes the thoughts before they begin."""
+    """The reasoning parser; empty for a model that thinks only on request: its template closes the thoughts before they
+    begin."""
     end = prompt.rstrip()
     if end.endswith("</think>"):
         return ""

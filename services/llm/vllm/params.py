@@ -67,8 +67,8 @@ def _checked_params() -> type[Any]:
 
 
 def structured_outputs(constraint: Constraint, config: Any, tokenizer: Any) -> Any:
-    """What vLLM calls a constraint, checked as its front end would: for a thread. Raises InvalidInput. `config` is its
-    `VllmConfig`."""
+    """A constraint in vLLM's form, checked as its front end does; call it on a thread. Raises InvalidInput. `config` is
+    its `VllmConfig`."""
     from vllm.exceptions import VLLMClientError
     from vllm.sampling_params import SamplingParams, StructuredOutputsParams
 
@@ -107,7 +107,7 @@ def refused(constraint: Constraint, why: str) -> InvalidInput:
 
 
 def template_refusal(error: Exception) -> InvalidInput:
-    """What the model's chat template says: some take no system message, or no two turns of one role."""
+    """The refusal of the model's chat template: some accept no system message, or no two turns of one role."""
     return InvalidInput("messages", f"what the model's chat template takes ({_said(error)})", "others")
 
 

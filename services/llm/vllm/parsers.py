@@ -62,7 +62,7 @@ def _parser(model: Any, tokenizer: Any, **names: str) -> Any:
 
 
 class Parsers:
-    """Those of a model with these habits."""
+    """The parsers for a model with these habits."""
 
     def __init__(self, habits: Habits, engine: Any):
         self._habits, self._engine = habits, engine

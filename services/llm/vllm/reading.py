@@ -37,7 +37,7 @@ class VllmReading(Protocol):
         ...
 
     def reasoning_tokens(self) -> int:
-        """Of all that was read."""
+        """The reasoning tokens so far."""
         ...
 
 
@@ -46,7 +46,7 @@ class UnreadableOutput(Exception):
 
 
 class PlainReading:
-    """All is text."""
+    """Reads an answer that is only text."""
 
     called = False
 

@@ -11,7 +11,7 @@ _REASONS = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
 
 
 class TokenTally:
-    """Of one answer to a prompt of `prompt` tokens."""
+    """Counts the tokens of an answer to a prompt of `prompt` tokens."""
 
     def __init__(self, prompt: int, reading: VllmReading, top_logprobs: int | None = None):
         self.prompt, self.completion, self.cached = prompt, 0, 0
@@ -63,7 +63,7 @@ class TokenTally:
 
 
 def _logprobs(completion: Any, top: int) -> list[TokenLogprob]:
-    """Of each token, its own and those of the `top` likeliest: vLLM has them in one."""
+    """The log-probabilities of each token and of the `top` likeliest: vLLM returns both together."""
     logprobs = []
     for token, likely in zip(completion.token_ids, completion.logprobs or (), strict=False):
         best = sorted((one for one in likely.values() if one.rank <= top), key=lambda one: one.rank)

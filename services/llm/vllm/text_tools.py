@@ -76,7 +76,7 @@ def _written(call: ToolCall) -> str:
 
 
 def _joined(messages: Iterable[Message]) -> Iterable[Message]:
-    """What follows each other of the user's as one message: many templates take no two turns of one role."""
+    """The messages with consecutive turns of the user joined: many templates accept no two turns of one role."""
     last: Message | None = None
     for message in messages:
         if last and last.role == message.role == "user" and not (last.parts or message.parts):
@@ -94,7 +94,8 @@ def _shown(tools: tuple[Tool, ...]) -> str:
 
 
 def _instructed(messages: tuple[Message, ...], text: str, *, takes_system: bool) -> tuple[Message, ...]:
-    """With `text` behind the system message, or in one of its own; before the first turn where there can be none."""
+    """The messages with `text` after the system message, or in one of its own; before the first turn if the template
+    accepts none."""
     first, *rest = messages
     if takes_system and first.role != "system":
         return (Message("system", text), *messages)

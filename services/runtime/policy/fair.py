@@ -123,7 +123,7 @@ class FairQueue(Generic[W]):
             self.rest()
 
     def _keep_tag(self, tenant: str, start: float) -> None:
-        """Of tenants that may come back. The one that left longest ago is forgotten first."""
+        """Keep the tag of a tenant that may return. The tag of the tenant that left longest ago is dropped first."""
         self._finished[tenant] = start
         self._finished.move_to_end(tenant)
         if len(self._finished) > _MOST_AWAY:
@@ -138,7 +138,7 @@ class Shares:
         self._weights = 0.0
 
     def add(self, tenant: str, weight: float) -> None:
-        """One more request of `tenant`."""
+        """Add a request of `tenant`."""
         entry = self._tenants.get(tenant)
         if entry is None:
             self._tenants[tenant] = [1, weight]
@@ -147,7 +147,7 @@ class Shares:
             entry[0] += 1
 
     def drop(self, tenant: str) -> None:
-        """One less."""
+        """Remove a request of `tenant`."""
         entry = self._tenants[tenant]
         entry[0] -= 1
         if not entry[0]:

@@ -27,7 +27,7 @@ class FairSlots(Generic[W]):
         self.waiting: FairQueue[W] = FairQueue(charged)
 
     def rank(self) -> Rank:
-        """For one that comes now: the first of a tenant first."""
+        """The rank of a new waiter: a tenant's first comes first."""
         return 0.0, -next(self._numbers)
 
     def add(self, waiter: W) -> None:
@@ -36,7 +36,7 @@ class FairSlots(Generic[W]):
         self._fill(self._slots)
 
     def ended(self, waiter: W | None = None, cost: float = 0.0) -> None:
-        """One of those that run has ended. `cost` is in turns, beyond the one that each counts for."""
+        """End a running turn. `cost` is in turns, besides the one that each counts for."""
         self._running -= 1
         if waiter is not None:
             self.waiting.charge(waiter, cost)
@@ -63,7 +63,7 @@ class _Turn:
 
 
 class FairTurns:
-    """One turn at a time. Each turn that has begun is to be `ended`."""
+    """One turn at a time. Each turn that has begun must be `ended`."""
 
     def __init__(self) -> None:
         self._slots: FairSlots[_Turn] = FairSlots(1, _begin)

@@ -100,5 +100,5 @@ class Health(health_pb2_grpc.HealthServicer):
 
 
 def _host(peer: str) -> str:
-    """Of `ipv4:127.0.0.1:50050`: without the port, which is another one for each connection."""
+    """The host of a peer such as `ipv4:127.0.0.1:50050`, without the port, which differs for each connection."""
     return peer.rpartition(":")[0] if peer.startswith("ip") else peer

@@ -84,10 +84,8 @@ async def _to_the_end(serving: Coroutine[None, None, bool]) -> None:
 
 
 def keep_to_oneself() -> None:
-    """From now on: files for their owner alone, and no memory of a crashed process on disk, for prompts are in it.
-
-    The hard limit of core dumps stays: `prlimit --core=unlimited --pid …` turns them on for one process.
-    """
+    """From now on, make files private to their owner, and write no core dumps, because memory contains prompts. The
+    hard limit of core dumps stays: `prlimit --core=unlimited --pid …` turns them on for one process."""
     os.umask(UMASK)
     _, most = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (0, most))

@@ -51,7 +51,8 @@ def log_what_ends_us() -> None:
 
 
 def whereabouts(error: BaseException | None) -> str:
-    """Of which class an exception is, where it was raised, and the same of its causes and of what a group holds."""
+    """The class of an exception and the place where it was raised, and the same for its causes and the members of a
+    group."""
     causes: list[str] = []
     waiting = [error]
     while waiting and len(causes) < _MOST_CAUSES:

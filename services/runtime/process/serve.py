@@ -70,7 +70,7 @@ Assemble = Callable[..., AbstractAsyncContextManager[Mapping[ServiceDescriptor, 
 
 
 class Service(NamedTuple):
-    """What makes a process a service: `main(*service)` runs it alone, `together.main` beside others."""
+    """The definition of a service: `main(*service)` runs it alone, `together.main` with others."""
 
     name: str
     settings: type[ServiceSettings]
@@ -115,8 +115,8 @@ async def serve_until(
     checks: Health | None = None,
     *extra_servers: ExtraServer,
 ) -> None:
-    """One service, from its open port to its end, which begins when `stop` is set. `servicers` are filled once it is
-    assembled. Other services may be served beside it: nothing here is the process's own."""
+    """Run a service, from its open port to its end, which begins when `stop` is set. `servicers` are filled once it is
+    assembled. Other services may run in the same process: nothing here is the process's own."""
     ended = asyncio.Event()
     async with _own(settings) as folder:
         server, checks = make_server(settings, descriptors, servicers, ended, folder, checks)

@@ -49,7 +49,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class HostedService:
-    """One of the services, by a `name` of its own."""
+    """A service in a shared process, with a unique `name`."""
 
     name: str
     service: Service

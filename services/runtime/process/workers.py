@@ -42,13 +42,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """One of several processes; numbers count from 1."""
+    """A worker process; numbers begin at 1."""
 
     number: int
     ports: Sequence[int]  # of the settings in `shared_addresses`, in their order
 
     def own(self, settings: Settings) -> Settings:
-        """Its settings: the ports they share, and metrics on the port after the parent's, the next one, and so on."""
+        """The worker's settings: the shared ports, and a metrics port: the one after the parent's for the first worker,
+        the next for the second, and so on."""
         addresses = zip(settings.shared_addresses, self.ports, strict=True)
         update = {name: _with_port(getattr(settings, name), port) for name, port in addresses}
         if settings.metrics_address:
@@ -108,7 +109,7 @@ class _Kept:
     _settled: asyncio.Event = field(default_factory=asyncio.Event)
 
     def settle(self, error: str = "") -> None:
-        """Its first process serves, or has ended with an `error`. Later ones change nothing."""
+        """Record that the worker's first process serves, or has ended with an `error`. Later calls change nothing."""
         if not self._settled.is_set():
             self.error = error and f"worker {self.number}: {error}"
             self._settled.set()

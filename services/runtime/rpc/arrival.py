@@ -26,17 +26,17 @@ class Arrival(Protocol):
     """One call's request, in bytes."""
 
     async def one(self, read: Read) -> bytes:
-        """The one message of a call that sends one."""
+        """The message of a call with one request."""
 
     def all(self, messages: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """Those of a call that sends a stream."""
+        """The messages of a call with a stream of requests."""
 
     def admitted(self) -> None:
         """The call is admitted, or over."""
 
 
 class _Free:
-    """Nothing is bounded."""
+    """Arrivals without limits."""
 
     async def one(self, read: Read) -> bytes:
         return await read()
@@ -86,7 +86,7 @@ class Reading:
         self._timer = asyncio.get_running_loop().call_later(_SOON_S, self._grow, task, tries - 1)
 
     def _grow(self, task: asyncio.Task[object], tries: int) -> None:
-        """It is not whole yet."""
+        """Take more memory for a message that is not complete yet."""
         try:
             self.held.keep(self._most_bytes)
         except Exhausted as full:

@@ -104,7 +104,7 @@ def methods_here(descriptor: ServiceDescriptor, servicers: Mapping[str, Servicer
 
 
 def _handler(method: MethodDescriptor, serve: Method, *, headers_first: bool) -> grpc.RpcMethodHandler[Any, Any]:
-    """With `headers_first` as if every request were a stream: see `first_message.py`."""
+    """The handler of a method. With `headers_first` every request is handled as a stream: see `first_message.py`."""
     match method.client_streaming or headers_first, method.server_streaming:
         case True, True:
             streamed = serve.both_stream if method.client_streaming else serve.server_stream
@@ -288,7 +288,7 @@ def to_status(error: Exception, trace_id: str = "") -> status_pb2.Status:
 
 
 def _add_detail(status: status_pb2.Status, detail: Message) -> None:
-    """What `Any.Pack` does, in half of its time: thousands of calls may be refused in a second."""
+    """Add a detail as `Any.Pack` does, in half of its time: thousands of calls may be refused in a second."""
     status.details.add(type_url=_TYPE_PREFIX + detail.DESCRIPTOR.full_name, value=detail.SerializeToString())
 
 

@@ -22,8 +22,8 @@ T = TypeVar("T")
 
 
 async def message(context: Any, within_s: float) -> bytes:
-    """The one message of a call, from its `grpc.aio.ServicerContext` over bytes. Raises `TooLate`, and `InvalidInput`
-    where there is none."""
+    """The message of a call with one request, from its `grpc.aio.ServicerContext` over bytes. Raises `TooLate`, and
+    `InvalidInput` if there is none."""
     raw = await _whole(context.read(), within_s)
     if raw is grpc.aio.EOF:
         raise InvalidInput("request", "one message", "none")
@@ -31,7 +31,7 @@ async def message(context: Any, within_s: float) -> bytes:
 
 
 async def messages(requests: AsyncIterator[bytes], within_s: float | None = None) -> AsyncGenerator[bytes, None]:
-    """All messages of a call, the first `within_s` seconds. Raises `TooLate`."""
+    """All messages of a call, the first within `within_s` seconds. Raises `TooLate`."""
     while (raw := await _whole(anext(requests, None), within_s)) is not None:
         within_s = None
         yield raw

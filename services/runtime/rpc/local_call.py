@@ -18,7 +18,7 @@ Serve = Callable[[Any, "Context"], Awaitable[Any]]  # (a request or requests, th
 
 
 class Context:
-    """As much of a `grpc.aio.ServicerContext` as the boundary uses."""
+    """The part of a `grpc.aio.ServicerContext` that the boundary uses."""
 
     def __init__(self, call: LocalCall, metadata: Metadata, deadline: Deadline):
         self._call, self._metadata, self._deadline = call, metadata, deadline
@@ -49,7 +49,7 @@ class Context:
 
 
 class LocalCall:
-    """One call, as its caller sees it: what `grpc.aio`'s calls can do, as far as the gateway's stubs use it."""
+    """A call, from its caller's side: the part of `grpc.aio`'s calls that the gateway's stubs use."""
 
     def __init__(self, timeout_s: float | None, metadata: Metadata):
         deadline = Deadline.never() if timeout_s is None else Deadline.after(timeout_s)

@@ -104,7 +104,7 @@ class ReloadingChannel(grpc.aio.Channel):
 
 
 class _Method:
-    """One RPC, on whatever channel is current when it is called."""
+    """An RPC on the channel that is current when it is called."""
 
     __slots__ = ("_call", "_channel", "_make", "_of")
 

@@ -60,7 +60,7 @@ class IncrementalSearch:
             each.at = max(behind, limit)
 
     def find(self, text: str) -> list[Finding]:
-        """All there is in the text, rule by rule; overlapping findings are not merged."""
+        """All findings in the text, rule by rule; overlapping findings are not merged."""
         self._look_for_hints(text)
         likely = [each for each in self._progress if each.likely]
         return [finding for each in likely for finding in (*each.found, *each.rule.find(text, each.at))]

@@ -21,8 +21,8 @@ Accept = Callable[[re.Match[str]], bool]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Where in a text, in characters, which rule found something. `label` is what is read in its place;
-    `prefix_start`: where its announcement begins, as in `password: …`."""
+    """A finding of a rule, with its position in characters. `label` replaces it in the text; `prefix_start`: the
+    position of the words that introduce it, as in `password: …`."""
 
     rule: str
     kind: Kind

@@ -91,7 +91,7 @@ def is_secret(cls: type[BaseModel], path: Iterable[str | int]) -> bool:
 
 
 def _masked(text: str) -> str:
-    """Of a value everything that may belong to a credential goes: whatever stands before its last `@`."""
+    """The value without any part that may belong to a credential: all text before its last `@`."""
     url, asked, _ = text.partition("?") if ":/" in text else (text, "", "")  # a `Path` has made one of `//`
     hidden = _BEFORE_AT.sub(lambda found: f"{found['scheme'] or ''}{HIDDEN}@", url, count=1)
     return f"{hidden}?{HIDDEN}" if asked else hidden

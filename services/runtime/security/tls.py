@@ -57,11 +57,11 @@ class Credentials:
     expires: float  # Unix time
 
     def server(self) -> grpc.ServerCertificateConfiguration:
-        """For a server that requires certificates of its callers."""
+        """The configuration of a server that requires certificates of its callers."""
         return grpc.ssl_server_certificate_configuration([(self.key, self.certificate)], self.ca)
 
     def client(self, service: str) -> Tls:
-        """For a caller of `service`, which verifies that the peer has this identity."""
+        """The settings of a caller of `service`, which verifies that the peer has this identity."""
         return Tls(self.ca, self.certificate, self.key, server_name_of(service))
 
 

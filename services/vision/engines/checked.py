@@ -44,7 +44,7 @@ class CheckedEngine:
             raise BadModel(f"the model does not run on zeros: {error.__cause__ or error}") from error
 
     def run(self, inputs: Arrays) -> Arrays:
-        """All outputs by name. Raises `EngineFailed`."""
+        """Run the model. Returns all outputs by name. Raises `EngineFailed`."""
         count = len(inputs[self._input.name])
         if self._backend is None:
             raise EngineFailed("the model has been closed")

@@ -136,8 +136,8 @@ def _session(source: Source, providers: list[Provider], threads: int) -> Any:
 
 
 def _add_external_weights(options: Any, source: Source) -> None:
-    """Where weights that are not in the file are: in its folder, of which ONNX Runtime itself leaves none; or, where
-    files are pinned, in memory, as they were compared."""
+    """Add the location of weights outside of the file: its folder, which ONNX Runtime itself does not leave; or, if
+    files are pinned, the weights in memory whose digests were compared."""
     if source.beside is None:
         folder = str(source.path.parent)
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)

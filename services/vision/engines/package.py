@@ -113,7 +113,7 @@ def _refuse_pickled(source: Source, name: str, described: Any) -> None:
 
 
 def _check(value: Any, key: str = "") -> None:
-    """All values below `value`, without a mapping's `metadata`."""
+    """Check all values below `value`, except a mapping's `metadata`."""
     if isinstance(value, dict):
         if isinstance(value.get("metadata"), dict):
             value["metadata"] = {}

@@ -23,7 +23,7 @@ _MOST_CODED, _LEAST_CODED = 10, 1_048_576
 
 @dataclass(frozen=True, slots=True)
 class _Box:
-    """Where a box is: its header begins at `begin`, its content at `at`."""
+    """The position of a box: its header begins at `begin`, its content at `at`."""
 
     kind: bytes
     begin: int
@@ -151,7 +151,7 @@ def _check_coded(data: bytes, items: _Items, pixels: int) -> None:
 
 
 def _places(data: bytes, extents: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Where each of an item's parts begins and ends. One without a length ends with the file."""
+    """The beginning and end of each of an item's parts. A part without a length ends with the file."""
     places = [(offset, offset + length if length else len(data)) for offset, length in extents]
     if any(not begin <= end <= len(data) for begin, end in places):
         raise cut_short("AVIF", data)
@@ -159,7 +159,7 @@ def _places(data: bytes, extents: Iterable[tuple[int, int]]) -> list[tuple[int, 
 
 
 def _without(data: bytes, boxes: list[_Box], items: _Items) -> bytes:
-    """Nothing moves: boxes and items only get a kind that is skipped."""
+    """The data without some boxes and items: they get a kind that decoders skip, and keep their positions."""
     kept = bytearray(data)
     kept[8 : boxes[0].end] = kept[8 : boxes[0].end].replace(b"avis", b"avif")  # the brand of what `moov` describes
     for box in boxes:

@@ -49,7 +49,7 @@ def essence(data: bytes) -> tuple[bytes, bytes]:
 
 
 def _end_of_scans(data: bytes, first: int, several: bool) -> int:
-    """Where the first picture ends: compressed data have no other byte than 0 or a restart marker after 0xff."""
+    """The end of the first picture: in compressed data only 0 or a restart marker follows 0xff."""
     end = data.find(_END, first) + 2
     if end < 2:
         raise cut_short("JPEG", data)

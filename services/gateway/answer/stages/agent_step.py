@@ -24,7 +24,7 @@ from services.runtime.errors import TooLate
 
 
 class AgentStep:
-    """One question to a model. `calls` are the calls of mesh tools in its answer, `said` is the text before them."""
+    """A call of a model. `calls` are the mesh tools that it calls, `said` is the text before them."""
 
     def __init__(
         self,

@@ -32,7 +32,7 @@ def finish_of(final: pb.Final) -> str:
 
 
 class ChatWriter:
-    """One answer, in chunks or whole. The first chunk has the role; all have the same id."""
+    """Writes an answer, in chunks or whole. The first chunk has the role; all have the same id."""
 
     def __init__(self, order: RequestOptions, answer_id: str, index: int | None = None):
         """`index`: which of several answers to a question it is, each of which was asked separately."""

@@ -17,21 +17,22 @@ _SAID_ONCE = frozenset({"id", "index", "name", "role", "type"})
 
 @dataclass(frozen=True, slots=True)
 class _Growing:
-    """What grows in an answer: its texts, and the objects of its arrays, each found by its index."""
+    """The parts of an answer that grow: its texts, and the objects of its arrays, each found by its index."""
 
     texts: GrowingTexts = field(default_factory=GrowingTexts)
     _arrays: dict[int, tuple[list[Any], dict[Any, dict[str, Any]]]] = field(default_factory=dict)
 
     def objects(self, array: list[Any]) -> dict[Any, dict[str, Any]]:
-        """Those of an array, by their index: a search for each piece of a call would read all calls before it."""
+        """The objects of an array by their index: without it, each piece of a call would need a search of all calls
+        before it."""
         if id(array) not in self._arrays:
             self._arrays[id(array)] = array, {each["index"]: each for each in array if _index(each) is not None}
         return self._arrays[id(array)][1]
 
 
 class RelayedChat:
-    """One answer, or several choices of one. Chunks leave as they came; those that end a choice wait for the report.
-    `same` is what all of them say."""
+    """Relays an answer, or several choices of one. Chunks are sent unchanged; those that end a choice wait for the
+    report. `same`: fields with the same value in all chunks."""
 
     def __init__(self, *, usage: bool, index: int = 0, own: Mapping[str, Any] | None = None):
         """`usage`: whether the client wants the chunk with the usage, which the gateway always asks for. `own`: the
@@ -48,7 +49,7 @@ class RelayedChat:
         return bool(self._last) and self._begun <= self._waiting
 
     def chunks(self, events: Iterable[bytes]) -> bytes:
-        """Those that a client gets now."""
+        """The chunks to send now."""
         data = b""
         for event in events:
             said = json.loads(event.decode())  # of bytes, it would guess the encoding first
@@ -102,7 +103,7 @@ class RelayedChat:
         return waits
 
     def _is_wanted(self, said: Mapping[str, Any]) -> bool:
-        """All but a chunk with the usage, where the client has not asked for that."""
+        """Whether to send a chunk: all but the one with the usage, if the client has not requested that."""
         return bool(self._usage or said.get("choices") or not said.get("usage"))
 
     def gather(self, events: Iterable[bytes]) -> None:

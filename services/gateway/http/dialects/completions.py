@@ -57,7 +57,7 @@ def _refuse_unread(body: Fields) -> None:
 
 
 class CompletionWriter:
-    """One answer, in chunks or whole."""
+    """Writes an answer, in chunks or whole."""
 
     def __init__(self, order: RequestOptions, answer_id: str, index: int = 0):
         """`index`: which of several answers to a question it is."""
@@ -100,7 +100,7 @@ class CompletionWriter:
         return sse.event(failure.openai())
 
     def gather(self, event: pb.Event) -> None:
-        """Nothing: the end says all."""
+        """Collect nothing: the final event has the whole text."""
 
     def whole(self, final: pb.Final) -> dict[str, Any]:
         """The answer in one piece."""

@@ -189,7 +189,7 @@ class Generating:
             await exchange.reply.whole(200, compact(answers.whole(final)), short(final))
 
     def _choices(self, exchange: Exchange, asked: ReadRequest) -> Choices:
-        """What is asked for: of a provider in one request, unless its model has refused that lately."""
+        """The choices of a request: from a provider in one request, unless its model has refused that recently."""
         tenant, order = exchange.credential.tenant, asked.order
 
         def refused(error: InvalidInput) -> bool:
@@ -247,7 +247,7 @@ class Generating:
             await exchange.reply.whole(200, compact(asked.writer.whole(final)), short(final))
 
     async def _paced(self, message: pb.GenerateResponse, tenant: str) -> AsyncGenerator[pb.Event, None]:
-        """Its events, of a flood one portion in a turn of the event loop."""
+        """The events of a message: of many, a portion in each turn of the event loop."""
         size = 0
         for event in message.events:
             if size > _AT_ONCE:

@@ -48,7 +48,7 @@ def error(failure: ErrorResponse) -> dict[str, Any]:
 
 
 class MessageWriter:
-    """One answer, in events or whole."""
+    """Writes an answer, in events or whole."""
 
     def __init__(self, order: RequestOptions, answer_id: str):
         self._order, self._id = order, f"msg_{answer_id}"

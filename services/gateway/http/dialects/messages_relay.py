@@ -19,7 +19,7 @@ _GROWS = {  # by the kind of a delta: the field of its block that it goes on, an
 
 
 class RelayedMessages:
-    """One answer. Events leave as they came; the event with its end waits for the report."""
+    """Relays an answer. Events are sent unchanged; the event with its end waits for the report."""
 
     def __init__(self) -> None:
         self.begun, self.blocks = False, 0  # `blocks`: above every index of the provider's blocks
@@ -33,7 +33,7 @@ class RelayedMessages:
         return bool(self._last)
 
     def chunks(self, events: Iterable[bytes]) -> bytes:
-        """Those that a client gets now."""
+        """The events to send now."""
         data = b""
         for event in events:
             self.begun, said = True, json.loads(event)

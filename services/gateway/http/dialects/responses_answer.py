@@ -24,7 +24,7 @@ _MESSAGE, _REASONING = -1, -2  # in place of a tool call's index
 
 
 class ResponseWriter:
-    """One response, in events or whole."""
+    """Writes a response, in events or whole."""
 
     def __init__(self, order: RequestOptions, answer_id: str):
         self._order, self._id, self._created = order, answer_id, int(time.time())

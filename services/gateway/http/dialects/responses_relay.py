@@ -30,8 +30,8 @@ NamedEvent = tuple[str, dict[str, Any]]  # the type of an event, and its other f
 
 
 class RelayedResponse:
-    """One answer. Events leave as they came; the last one waits for the report. `own`: fields of the response that
-    the gateway says, not the provider. `sequence`: the next number."""
+    """Relays an answer. Events are sent unchanged; the last one waits for the report. `own`: fields of the response
+    that come from the gateway, not the provider. `sequence`: the next sequence number."""
 
     def __init__(self, own: Mapping[str, Any] = MappingProxyType({})) -> None:
         self.sequence, self._own = 0, own
@@ -56,7 +56,7 @@ class RelayedResponse:
         return {name: given for name, given in self._response.items() if name not in _OF_END}
 
     def chunks(self, events: Iterable[bytes]) -> bytes:
-        """Those that a client gets now."""
+        """The events to send now."""
         data = b""
         for event in events:
             fields = json.loads(event)

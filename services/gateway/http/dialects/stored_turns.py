@@ -44,8 +44,8 @@ _ID_BYTES = 24  # no caller guesses one
 
 
 def owner(tenant: Tenant, order: RequestOptions) -> Owner | None:
-    """Whose responses a request stores and finds: none where they are an end user's, and it names no end user. Of
-    several names the first is the owner, because a request without a body has one alone."""
+    """The owner of the responses that a request stores and finds; None if responses belong to end users and the request
+    names none. Of several names the first is the owner, because a request without a body has only one."""
     if tenant.hits.scope != "user":
         return Owner(tenant.name)
     names = order.request.end_user[:1]

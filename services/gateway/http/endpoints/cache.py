@@ -32,7 +32,7 @@ class Caching:
             await exchange.reply.whole(200, compact(body | {name: int(body[name]) for name in _COUNTS}))
 
     async def remove(self, exchange: Exchange) -> None:
-        """One entry, or all of the tenant's."""
+        """Remove one entry, or all of the tenant's."""
         key = exchange.scope["path_params"].get("key", "")
         cache, tenant = present(self._cache, "cache"), exchange.credential.tenant.name
         # A key can be computed from a tenant's name and a question, so the tenant goes with it.

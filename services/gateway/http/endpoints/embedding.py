@@ -112,7 +112,7 @@ class Embedding:
     async def _vectors(
         self, cache: Cache, texts: Sequence[str], admitted: Admitted, within_s: float
     ) -> cache_pb2.EmbedResponse:
-        """Of a length of 1."""
+        """Vectors of unit length."""
         if within_s <= 0:
             raise TooLate("rerank: not done within the budget of the request")
         request = cache_pb2.EmbedRequest(texts=texts, tenant=admitted.tenant)
@@ -136,7 +136,7 @@ def _check_known(model: str, error: ServiceError, others: Sequence[str]) -> None
 
 
 def _by_callers_name(error: ServiceError, name: Callable[[int], str]) -> ServiceError:
-    """With the `name` that the caller knows a text by, where the cache has named it by its position in a request."""
+    """The error with the caller's `name` of a text, which the cache has named by its position in a request."""
     field = error.metadata.get("field", "")
     if not (isinstance(error, InvalidInput) and field.startswith("texts[")):
         return error

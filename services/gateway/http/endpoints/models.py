@@ -81,7 +81,7 @@ class Counting:
             await exchange.reply.whole(200, compact({"input_tokens": tokens}))
 
     async def _count(self, request: pb.GenerateRequest, admitted: Admitted) -> int:
-        """By a replica of the model, or of the first where the router would choose."""
+        """Count tokens with a replica of the model, or of the first model if the router would choose."""
         pool = self._fleet.pools[request.model or self._admission.settings.chat_models[0]]
         return await pool.count_tokens(
             request.messages, request.tools, admitted.tenant, admitted.timeout_s, admitted.metadata

@@ -43,7 +43,7 @@ class Responses:
         self._admission, self._store = admission, store
 
     async def __call__(self, exchange: Exchange) -> None:
-        """One response by its id, or its removal: one route, whose refusals name both methods."""
+        """Get or remove a response by its id: one route, so that refusals name both methods."""
         await (self._remove if exchange.scope["method"] == "DELETE" else self._one)(exchange)
 
     async def _one(self, exchange: Exchange) -> None:
@@ -94,7 +94,7 @@ def _query(exchange: Exchange) -> QueryParams:
 
 
 def _owner(exchange: Exchange) -> Owner | None:
-    """That of a request without a body: its end user is named in a header."""
+    """The owner for a request without a body: a header names its end user."""
     order = RequestOptions(pb.GenerateRequest())
     take_options(order, exchange.headers, Fields({}))
     return owner(exchange.credential.tenant, order)

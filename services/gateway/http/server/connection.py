@@ -237,7 +237,7 @@ class Connection(HttpToolsProtocol):
         self.transport.close()
 
     def _arm(self, name: str, after_ms: float) -> None:
-        """One timer of each name; the first one counts."""
+        """Start a timer; an active one with the same name stays."""
         if name not in self._timers:
             self._timers[name] = self.loop.call_later(after_ms / 1000, self.transport.abort)
 

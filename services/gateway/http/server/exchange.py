@@ -40,7 +40,8 @@ _PASSED_ON = frozenset({b"traceparent", b"tracestate", TENANT_HEADER.encode(), E
 
 
 def _by_name(lines: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Of a header that comes in several lines the last one; of those for providers all, as one list (RFC 9110, 5.3)."""
+    """Headers by name. Of a header in several lines the last one counts; lines of headers for providers become a list
+    (RFC 9110, 5.3)."""
     found: dict[str, str] = {}
     for raw, value in lines:
         name, text = raw.decode("latin-1"), value.decode("latin-1")
@@ -82,7 +83,7 @@ class HttpReply:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Of a body: its bytes, the time it may take to arrive, its values, and the room that it shares with others."""
+    """Limits of a body: its bytes, the time of its arrival, its values, and the memory that it shares with others."""
 
     most_bytes: int
     within_ms: int
@@ -127,7 +128,7 @@ class Exchange:
 
     @property
     def answer_id(self) -> str:
-        """Of one answer alone, where several requests may be of one trace."""
+        """A unique id of an answer, because several requests may belong to one trace."""
         return format_span_id(self.span.get_span_context().span_id) + self.trace_id[:8]
 
     def name(self) -> None:

@@ -108,8 +108,8 @@ class HttpServer:
         return self._state.leaving
 
     def leave(self) -> None:
-        """From now on health says 503, and each answer ends its connection, so that clients connect elsewhere. Where
-        another server of this process takes over, new connections are that one's at once."""
+        """Stop accepting: health becomes 503, and each answer ends its connection, so that clients connect elsewhere.
+        If another server of this process takes over, it gets new connections at once."""
         self._state.leaving = True
         if self._is_followed:
             self._take_waiting()

@@ -51,7 +51,8 @@ class StoredResponse:
         return {name: _line(item) if item else b"null" for name, item in sent if len(name) >= _LEAST_ID}
 
     def serialize(self) -> bytes:
-        """As lines of JSON, one of the response and one of each item: between two a thread lets the event loop run."""
+        """The response as lines of JSON, one for the response and one for each item: between two lines a thread lets
+        the event loop run."""
         return lines([self.response, *self.input])
 
     @classmethod
@@ -62,7 +63,7 @@ class StoredResponse:
 
 
 def lines(items: Iterable[dict[str, Any]]) -> bytes:
-    """Of JSON, one of each item."""
+    """Lines of JSON, one for each item."""
     return b"\n".join(map(_line, items))
 
 

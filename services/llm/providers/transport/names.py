@@ -47,8 +47,8 @@ class FreshNames(AbstractResolver):
         return known.addresses[known.turn :] + known.addresses[: known.turn]
 
     def forget(self, before: float) -> bool:
-        """No address answered: the next connection resolves again. Whether that may help: an address was known since
-        `before`, on the loop's clock."""
+        """Forget addresses that were resolved before `before` (on the loop's clock), because none answered: the next
+        connection resolves again. Returns whether there were any."""
         old = [name for name, known in self._known.items() if known.since < before]
         for name in old:
             del self._known[name]
@@ -64,7 +64,7 @@ class FreshNames(AbstractResolver):
         await self._inner.close()
 
     def _ask(self, name: _Name) -> asyncio.Task[list[ResolveResult]]:
-        """One question at a time for each name."""
+        """Resolve a name, with one request at a time for each."""
         if name not in self._asking:
             self._asking[name] = asyncio.create_task(self._learn(name))
             self._asking[name].add_done_callback(lambda task: task.cancelled() or task.exception())

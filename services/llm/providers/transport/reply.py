@@ -21,7 +21,7 @@ class ReplyLimits:
 
 
 class ProviderReply:
-    """Its head has come. Set `complete` when all that matters has been read: what follows is of no interest."""
+    """A reply whose headers have arrived. Set `complete` when all relevant parts were read: the rest is ignored."""
 
     def __init__(self, wired: WireReply, limits: ReplyLimits):
         self._wired, self._limits = wired, limits
@@ -30,7 +30,7 @@ class ProviderReply:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """By name in lower case."""
+        """Headers by name in lower case."""
         return self._wired.headers
 
     def is_of(self, media_type: str) -> bool:
@@ -42,7 +42,7 @@ class ProviderReply:
         return (await self._read(most_bytes))[:most_bytes].decode(errors="replace")
 
     async def whole(self, most_bytes: int) -> str:
-        """All of the body. Raises Broken, and TooLong for more bytes than these or the limit."""
+        """The whole body. Raises Broken, and TooLong beyond `most_bytes` or the limit."""
         most = min(most_bytes, self._limits.answer_bytes)
         body = await self._read(most + 1)
         if len(body) > most:

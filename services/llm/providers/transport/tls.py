@@ -10,7 +10,8 @@ import ssl
 
 
 def client_context(ca_file: str) -> ssl.SSLContext:
-    """For a client that checks certificates against `ca_file`, or against the machine's CAs. Raises OSError."""
+    """The context of a client that checks certificates against `ca_file`, or against the machine's CAs. Raises
+    OSError."""
     context = _ResumingContext(ssl.PROTOCOL_TLS_CLIENT)
     if ca_file:
         context.load_verify_locations(ca_file)
@@ -45,7 +46,8 @@ class _ResumingContext(ssl.SSLContext):
 
 
 def _session(of: ssl.SSLObject | None) -> ssl.SSLSession | None:
-    """One that can be resumed; with TLS 1.3 there is none until the server has sent a ticket, after the handshake."""
+    """A session that can be resumed; with TLS 1.3 there is none until the server has sent a ticket, after the
+    handshake."""
     if of is None or not of.version():  # OpenSSL fails on a session in the middle of its handshake
         return None
     session = of.session

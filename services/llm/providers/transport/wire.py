@@ -39,7 +39,7 @@ class Lost(NoReply):
 
 
 class NotConnected(Lost):
-    """No connection could be made."""
+    """The connection failed."""
 
 
 class TooLong(Broken):
@@ -86,7 +86,7 @@ class WireReply(Protocol):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """By name in lower case."""
+        """Headers by name in lower case."""
         ...
 
     @property

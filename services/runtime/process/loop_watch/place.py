@@ -31,7 +31,7 @@ IN_C = CodePlace("(C code)")  # called by the loop itself, so no Python function
 
 
 def place(frame: FrameType | None) -> CodePlace | None:
-    """Where `frame`, the innermost one of a loop's thread, is; None where the loop waits for events."""
+    """The code place of `frame`, the innermost one of a loop's thread; None if the loop waits for events."""
     if frame is None or frame.f_code in _WAITING:
         return None
     innermost, ours = frame, _ours(frame)

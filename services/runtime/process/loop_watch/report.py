@@ -30,8 +30,8 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """For how long the loop was blocked, and how long its thread was on a core meanwhile: the rest it waited for a
-    file, a lock or a core. `looks`: how often the thread was looked at, `seen`: at `place` of them."""
+    """A time in which the loop was blocked, and its CPU time: for the rest the thread waited for a file, a lock or a
+    core. `looks`: how often the thread was sampled, `seen`: how often at `place`."""
 
     place: CodePlace
     task: str
@@ -72,7 +72,7 @@ class BlockReporter:
 
 
 def _line(block: Block, before: int) -> str:
-    """Of a block, and of `before` others of the same function without a line."""
+    """The log line of a block, and of `before` earlier ones of the same function without a line."""
     state = "was" if block.ended else "is still"
     text = (
         f"event loop {state} blocked: {block.wall_s * 1000:.0f} ms ({block.cpu_s * 1000:.0f} ms of CPU time) "
