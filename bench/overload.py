@@ -157,7 +157,7 @@ def goodput_rps(samples: Sequence[Sample], seconds: float) -> float:
 
 
 def p99_ms(samples: Sequence[Sample]) -> float:
-    """Of the whole answers that were let in, those that failed included."""
+    """The p99 of admitted answers, failed ones included."""
     return percentiles([each.waited_s * 1000 for each in samples if each.outcome != Outcome.REFUSED], 1)["p99"]
 
 

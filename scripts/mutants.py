@@ -64,7 +64,7 @@ def generated() -> list[str]:
 
 
 def matching(names: Iterable[str], words: Sequence[str]) -> list[str]:
-    """Those that contain one of `words`; all where there are none."""
+    """The names that contain one of `words`; all names without words."""
     return [name for name in names if not words or any(word in name for word in words)]
 
 

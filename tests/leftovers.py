@@ -59,6 +59,6 @@ def _finalize_with(loop: Any, finalizer: Callable[[Any], None]) -> None:
 
 
 def _name(task: asyncio.Task[Any]) -> str:
-    """Of a task of ours; those of libraries end with their servers and connections."""
+    """The name of a task of ours; libraries' tasks end with their servers and connections."""
     code = getattr(task.get_coro(), "cr_code", None)
     return code.co_qualname if code and code.co_filename.startswith(_OURS) else ""

@@ -117,7 +117,7 @@ class RecordingProvider:
         return reply
 
     def _events(self) -> Events:
-        """Those of the next turn, or the usual ones."""
+        """The events of the next turn, or the default ones."""
         if self.turns:
             return self.turns.pop()
         asked = self.asked[-1]

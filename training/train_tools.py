@@ -123,7 +123,7 @@ class Trainer:
         self._pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
 
     def gradients(self, batches: list[list[Batch]]) -> float:
-        """Of the mean loss, in the model. Returns the loss."""
+        """Compute the gradients of the mean loss in the model. Returns the loss."""
         count = sum(int((wanted != IGNORED).sum()) for each in batches for _, wanted in each)
         loss = sum(self._pool.map(self._backward, self._copies, batches, itertools.repeat(count)))
         for other in self._copies[1:]:
@@ -198,7 +198,7 @@ def exact(model: LlamaForCausalLM, chats: list[tuple[list[int], list[bool]]]) ->
 
 
 def held_out_questions(tokenizer, questions: int) -> list[tuple[list[int], list[bool]]]:
-    """Those of `train_llm.score`."""
+    """Held-out questions, in the form for `train_llm.score`."""
     rng, chats = random.Random(10_001), []
     while len(chats) < questions:
         turn = corpus.draw(rng)

@@ -99,7 +99,7 @@ class Lookups:
             await asyncio.gather(*(answers.store(each, b"answer", _TTL_MS, Deadline.never()) for each in some))
 
     async def _look_up(self, answers: Answers) -> list[bool]:
-        """Of each lookup whether it was a hit."""
+        """Whether each lookup was a hit."""
         self._progress(f"looking {len(self._measured)} questions up")
         lookups = [await answers.lookup(each.asked, None, Deadline.never()) for each in self._measured]
         return [found.entry is not None for found in lookups]

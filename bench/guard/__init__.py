@@ -70,7 +70,7 @@ def _complexity(texts: list[dict[str, Any]]) -> dict[str, float]:
 
 
 def _scores(found: list[tuple[bool, bool]]) -> dict[str, float]:
-    """Of (what is so, what was said)."""
+    """Scores of pairs (truth, result)."""
     hits = sum(so and said for so, said in found)
     said, so = sum(said for _, said in found), sum(so for so, _ in found)
     return {"precision": round(hits / said, 4), "recall": round(hits / so, 4), "false_alarms": said - hits}

@@ -91,7 +91,7 @@ def anthropic(url: str) -> Any:
 
 
 def anthropic_thinks(url: str) -> Any:
-    """Its thoughts go back signed, and a part of the prompt is kept in the provider's cache."""
+    """The model's signed thoughts are sent back, and the provider's cache keeps a part of the prompt."""
     model = claude(url, thinking={"type": "enabled", "budget_tokens": 2_048})
     system = SystemMessage([{"type": "text", "text": "Be brief.\n" * 40, **CACHED}])
     return [check(model), said(model.invoke([system, HumanMessage([{"type": "text", "text": QUESTION, **CACHED}])]))]

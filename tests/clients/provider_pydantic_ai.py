@@ -85,7 +85,7 @@ def anthropic(url: str) -> Any:
 
 
 def anthropic_thinks(url: str) -> Any:
-    """Its thoughts go back signed, and a part of the prompt is kept in the provider's cache."""
+    """The model's signed thoughts are sent back, and the provider's cache keeps a part of the prompt."""
     kept = {"anthropic_cache_instructions": True, "anthropic_cache_tool_definitions": True}
     model = claude(url, anthropic_thinking={"type": "enabled", "budget_tokens": 2_048}, **kept)
 

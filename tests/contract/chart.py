@@ -77,7 +77,7 @@ def _answer(findings: list[Mapping[str, Any]], texts: Mapping[str, str], error: 
 
 
 def values_of(variant: str) -> Manifest:
-    """Its values files, the later ones over the earlier ones."""
+    """The values files of a variant; later ones override earlier ones."""
     values: Manifest = {}
     for name in VARIANTS[variant]:
         values = over(values, yaml.safe_load((VALUES / f"{name}.yaml").read_text()))
@@ -107,7 +107,7 @@ def rendered(variant: str) -> Answer:
 
 
 def labels(workload: Manifest) -> Mapping[str, str]:
-    """Of its pods."""
+    """The labels of a workload's pods."""
     found: Mapping[str, str] = workload["spec"]["template"]["metadata"]["labels"]
     return found
 
@@ -138,8 +138,8 @@ _ENCRYPTION_KEY = "c2VjcmV0" * 5 + "c2U="
 
 
 def environment(workload: Manifest, secret: str = "redis://redis:6379/0") -> dict[str, str]:
-    """Its container's variables, `$(NAME)` replaced as Kubernetes does it: by those above. `secret` is what Secrets
-    hold, except for a key that encrypts."""
+    """The variables of a workload's container, with `$(NAME)` replaced by earlier ones as in Kubernetes. `secret` is
+    the content of Secrets, except for an encryption key."""
     variables: dict[str, str] = {}
     for variable in container(workload).get("env", ()):
         source = variable.get("valueFrom", {})

@@ -28,7 +28,7 @@ def blocks(language: str) -> list[str]:
 
 
 def commands(program: str) -> Iterator[list[str]]:
-    """Of the page and of the values files, without what a shell puts in."""
+    """The commands of the page and of the values files, without the shell's additions."""
     values = (re.sub(r"^# ?", "", path.read_text(), flags=re.M) for path in (CHART.parent / "values").glob("*.yaml"))
     for text in (*blocks("sh"), *values):
         for line in re.sub(r"\\\n", " ", text).splitlines():

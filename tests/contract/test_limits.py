@@ -36,7 +36,7 @@ LONGEST_TENANT = "t" * 256
 
 
 def test_a_provider_may_be_silent_for_as_long_as_an_answer_may_take() -> None:
-    """Its model may think for all of the time, and only then say something."""
+    """The provider's model may think for the whole time before its first text."""
     for group in (LlmSettings(engine="openai").openai, LlmSettings(engine="openai").anthropic):
         assert group.read_timeout_ms >= TRANSPARENT.max_budget_ms
 
@@ -125,7 +125,7 @@ def test_audio_takes_the_largest_recording():
 
 
 def test_the_llm_takes_the_longest_conversation_in_its_callers_own_words():
-    """Of 2- and 3-byte characters, of which JSON in ASCII makes three times as many bytes."""
+    """A conversation of 2- and 3-byte characters, which take three times as many bytes in ASCII JSON."""
     words = "é" * (TRANSPARENT.http.max_body_bytes // 2)
     asked = llm_pb2.GenerateRequest(
         messages=messages(2, TRANSPARENT.max_content_bytes),

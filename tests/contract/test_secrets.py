@@ -42,7 +42,7 @@ TEXTS = [
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
-    """Nothing but what services cannot do without."""
+    """An environment with only the variables that services need."""
     for name in os.environ:
         if name.startswith("HEDGEROW_"):
             monkeypatch.delenv(name)

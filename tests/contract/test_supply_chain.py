@@ -214,7 +214,7 @@ def test_the_packages_with_obligations_are_described_as_the_lock_has_them() -> N
 
 
 def test_the_codecs_that_are_gpl_are_named() -> None:
-    """Those of the wheel that is installed: a newer one may bundle others."""
+    """The codecs of the installed wheel: a newer one may bundle others."""
     bundled = {path.name.partition("-")[0] for path in Path(av.__file__).parents[1].glob("av.libs/*")}
     assert {"libx264", "libx265"} == bundled & {"libx264", "libx265", "libxvidcore", "librubberband", "libpostproc"}
     assert all(f"`{name}`" in (ROOT / "THIRD_PARTY.md").read_text() for name in ("libx264", "libx265"))

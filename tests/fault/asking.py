@@ -183,10 +183,10 @@ async def asking(address: str, key: str = "", prewarm: bool = True) -> AsyncIter
 
 
 def times_s(outcomes: Sequence[Outcome]) -> list[float]:
-    """Of each."""
+    """The seconds of each outcome."""
     return [outcome.seconds for outcome in outcomes]
 
 
 def p99_ms(times: Sequence[float]) -> float:
-    """Of times in seconds, by nearest rank."""
+    """The p99 in milliseconds of times in seconds, by nearest rank."""
     return sorted(times)[min(len(times) - 1, int(len(times) * 0.99))] * 1000

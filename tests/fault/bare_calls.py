@@ -50,7 +50,7 @@ class BareCalls:
         return [seconds for at, seconds in self.calls if at >= began]
 
     def slowed(self, began: float) -> Slowed:
-        """Those of the quiet, and those that began then or later."""
+        """The calls of the quiet time, and those that began at `began` or later."""
         return Slowed(self.quiet, self.since(began))
 
 
@@ -62,7 +62,7 @@ async def bare_calls() -> AsyncIterator[BareCalls]:
 
 
 async def _serve() -> AsyncIterator[str]:
-    """Its address."""
+    """The address of the server."""
 
     async def echo(request: bytes, _: object) -> bytes:
         return request

@@ -14,13 +14,13 @@ from tests.fault.apart import apart
 
 @asynccontextmanager
 async def bare_gateway() -> AsyncIterator[str]:
-    """Its address, while it serves in a process of its own."""
+    """The address of the gateway, which serves in a process of its own."""
     async with apart(_serve, gives_way=False) as (address,):
         yield address
 
 
 async def _serve() -> AsyncIterator[str]:
-    """Its address. It answers with a word."""
+    """The address of a service that answers with a word."""
     final = pb.Final(finish_reason=chat_pb2.FINISH_REASON_STOP)
     answer = pb.GenerateResponse(events=[pb.Event(delta=pb.TextDelta(text="word")), pb.Event(final=final)])
 

@@ -57,7 +57,7 @@ class Figure:
         return f"{mark}{self}{mark}"
 
     def brief(self) -> str:
-        """Its name and value."""
+        """The figure's name and value."""
         return f"{self.name} {_number(self.value)}{self.unit}"
 
     def record(self) -> dict[str, object]:

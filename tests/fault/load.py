@@ -48,7 +48,7 @@ class Load:
             self.tasks.append(asyncio.create_task(self._caller.ask(question, **self._fields)))
 
     async def outcomes(self) -> list[Outcome]:
-        """Of all calls, when they have ended."""
+        """The outcomes of all calls, when they have ended."""
         return list(await asyncio.gather(*self.tasks))
 
 

@@ -45,7 +45,8 @@ class MarkedMesh:
         return self.folder / "home"
 
     async def start(self, name: str, **settings: object) -> str:
-        """Its address; `name` is the service's, with a `-` and something else where there are several."""
+        """Start a service, and return its address; `name` is the service's, with a `-` and a suffix if there are
+        several."""
         self._metrics[name] = f"127.0.0.1:{free_port()}"
         usual = {"otlp_endpoint": f"http://{self.collector.address}", "metrics_address": self._metrics[name]}
         self.processes[name] = await self.starter.start(name.partition("-")[0], **usual, **settings)

@@ -58,7 +58,7 @@ class Measured:
 
     @property
     def family(self) -> str:
-        """Its name on the page."""
+        """The family's name on the page."""
         return next((title for title, pattern in FAMILIES.items() if re.fullmatch(pattern, self.fault)), self.fault)
 
     def missed(self) -> str:

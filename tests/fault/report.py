@@ -73,7 +73,7 @@ class Row:
         self.recovery.check()
 
     def bare_p99_ms(self) -> float | None:
-        """Of bare calls since this row began, where they are made."""
+        """The p99 of bare calls since this row began; None without bare calls."""
         return p99_ms(self.bare.since(self.began)) if self.bare else None
 
     def measured(

@@ -124,7 +124,7 @@ async def _either(*events: asyncio.Event) -> None:
 def strangers(
     address: str, kind: str, connections: int = 11, streams: int = 100, key: str = ""
 ) -> AbstractAsyncContextManager[list[str]]:
-    """They are there inside."""
+    """Keeps strangers connected inside the block."""
     return apart(_strangers, address, kind, connections, streams, key)
 
 

@@ -49,7 +49,7 @@ def _store(question: cache_pb2.Question, answer: str, ttl_ms: int | None = None)
 
 
 def _large(number: int, tenant: str = "flood") -> cache_pb2.StoreRequest:
-    """Of two kinds: one has a character that makes Python keep four bytes for each."""
+    """A large entry, of two kinds: one has a character for which Python uses four bytes for each character."""
     text = f"{number} {'🍎' if number % 2 else ''}".ljust(_LARGEST - 8, "q")
     return _store(_question(text, tenant), "a" * _LARGEST_ANSWER)
 
@@ -176,6 +176,6 @@ async def _empty(stub: Any) -> bool:
 
 
 def _mem_limit_mib() -> float:
-    """Of the cache's container, where its settings are the defaults."""
+    """The memory limit of the cache's container with default settings."""
     limit = yaml.safe_load(_COMPOSE.read_text())["services"]["cache"]["mem_limit"]
     return float(limit.removesuffix("g")) * 1024

@@ -133,7 +133,7 @@ class Scene:
         return {backend: float(times) for backend, times in changes if float(times)}
 
     async def failure_rate(self) -> float:
-        """Of the model, in the router's table."""
+        """The model's failure rate in the router's table."""
         async with open_channel(self.router.spec.address) as channel:
             listed = await router_pb2_grpc.RouterServiceStub(channel).ListModels(
                 router_pb2.ListModelsRequest(), timeout=5

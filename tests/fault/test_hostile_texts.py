@@ -90,7 +90,7 @@ async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene
 
 
 async def _repeating_model() -> AsyncIterator[str]:
-    """Its address."""
+    """The address of a model that repeats the question."""
     async with faulty_llm() as llm:
         llm.behaviour = Behaviour(first_ms=5, repeats="Repeat")
         yield llm.address

@@ -124,7 +124,7 @@ async def test_messages_that_are_one_byte_short_share_the_room_of_bodies(
 async def test_health_checks_that_are_one_byte_short_hold_bounded_memory(
     scene: _Scene, report: Report, full_size: bool
 ) -> None:
-    """Of callers without a key, on connections of their own."""
+    """The callers have no key, and their own connections."""
     (gateway, _, b), (connections, each) = scene, (8, 100) if full_size else (2, 20)
     with report.case(44, f"{connections * each} health checks of 4 MiB without a key, each one byte short") as row:
         forget_peak(gateway)

@@ -38,7 +38,7 @@ _SEARCHES = ("Which secret port has the vault?", "When is the cat fed?", "door")
 
 
 class Reusable(ScriptedToolService):
-    """Its results may answer again."""
+    """A tool whose results may be reused."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -40,7 +40,7 @@ async def other() -> AsyncIterator[FaultyLlm]:
 
 @pytest.fixture
 def seconds(full_size: bool) -> float:
-    """Of load."""
+    """The seconds of load."""
     return 15.0 if full_size else 3.5
 
 

@@ -40,7 +40,7 @@ async def redis(tmp_path: Path) -> AsyncIterator[ShippedRedis]:
 
 
 async def _answer(starter: Processes, llm: FaultyLlm, text: str, **cache: object) -> Outcome:
-    """Of a gateway with a cache of its own, both of which have just started; once the cache has it, too."""
+    """The answer of a gateway with a cache of its own, both just started, once the cache has stored it."""
     own = await starter.start("cache", redis_timeout_ms=_PATIENT_MS, **cache)
     gateway = await starter.gateway(llm.address, cache_address=own.spec.address, stages=PATIENT_LOOKUPS, **UNLIMITED)
     before = (await stats(own.spec.address)).entries

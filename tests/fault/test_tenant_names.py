@@ -79,7 +79,7 @@ async def _has_no_more_than_others(row: Row, caller: Asker) -> None:
 
 
 async def _reads_no_more_than_others(row: Row, page: httpx.AsyncClient, name: str, key: str) -> None:
-    """Nothing of all tenants, nothing of another one's, and nothing that needs a permission."""
+    """A tenant reads no data of all tenants or of another one, and none that needs a permission."""
     headers = {"authorization": f"Bearer key-{name}"}
     stored = {"model": "simulated", "messages": [{"role": "user", "content": "?"}], "store": True}
     statuses = [

@@ -35,7 +35,7 @@ class CallingLlm(Scripted, llm_pb2_grpc.LLMServiceServicer):
         await begun.wait()
 
     def forget_waiting(self) -> None:
-        """Nothing waits in `begins` any more: the calls that did were cancelled before an answer."""
+        """Clear `begins`: its waiting calls were cancelled before an answer."""
         self._waiting = asyncio.Queue()
 
     async def Generate(self, request: llm_pb2.GenerateRequest, context: Any) -> AsyncIterator[Any]:
@@ -68,7 +68,7 @@ async def calling_llm() -> AsyncIterator[CallingLlm]:
 
 
 async def start_gateway(start: Start, llm: CallingLlm, sources: dict[str, Any], **settings: Any) -> str:
-    """Its address. It has listed what its sources have."""
+    """The address of a gateway that has listed the tools of its sources."""
     tools = {"sources": sources, **settings.pop("tools", {})}
     process = await start(
         "gateway",

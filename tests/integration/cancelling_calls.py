@@ -105,7 +105,7 @@ class SdkCall:
 
 
 async def kept_bytes(leave: Callable[[list[Any]], Any]) -> float:
-    """Of each call, which waits for a server that never comes."""
+    """The bytes that each cancelled call leaves, with no server at the address."""
     async with grpc.aio.insecure_channel("127.0.0.1:1") as channel:
         call: Any = partial(channel.unary_unary("/test.Silent/Ask"), wait_for_ready=True)
 

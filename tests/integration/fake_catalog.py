@@ -171,7 +171,7 @@ class FakeHub(_Server):
 
 
 def wheel_name(name: str) -> str:
-    """Of one of the two packages."""
+    """The name of the wheel of one of the two packages."""
     return f"fake_{name}-1.0-py3-none-any.whl"
 
 

@@ -32,7 +32,7 @@ Asked = dict[str, Any]
 
 @pytest.fixture
 async def cache(start: Start, model_cache: Path, tmp_path: Path) -> str:
-    """Its address."""
+    """The address of a cache."""
     process = await start("cache", database=str(tmp_path / "cache.db"), model_cache=str(model_cache))
     return process.spec.address
 

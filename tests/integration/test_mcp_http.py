@@ -35,7 +35,7 @@ class OldServer:
         self._server: asyncio.Server | None = None
 
     async def __aenter__(self) -> str:
-        """Its address."""
+        """The address of the server."""
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/mcp"
 

@@ -72,7 +72,7 @@ def free_row(count: int) -> int:
 
 
 def workers(gateway: ServiceProcess) -> list[psutil.Process]:
-    """Its processes, the oldest first."""
+    """The gateway's worker processes, the oldest first."""
     return sorted(psutil.Process(gateway.pid).children(), key=lambda process: process.create_time())
 
 

@@ -21,7 +21,7 @@ _LEAST_FOUND = 0.75  # measured: 0.799
 
 
 class Lookups:
-    """Of each pair one question is stored, and the other is asked, by the default settings."""
+    """Stores one question of each pair, and looks up the other, with the default settings."""
 
     def __init__(self, model_cache: Path):
         settings = CacheSettings(model_cache=model_cache)

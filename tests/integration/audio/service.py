@@ -107,7 +107,7 @@ def begin(
 
 
 def messages(samples: Samples, encoding: int = S16, rate: int = RATE, channels: int = 1) -> list[bytes]:
-    """Of 20 ms each."""
+    """Messages of 20 ms each."""
     resampled = np.asarray(soxr.resample(samples, RATE, rate), np.float32)
     if encoding == OPUS:
         return opus_packets(resampled, channels)

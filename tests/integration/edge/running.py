@@ -124,7 +124,7 @@ class Issuer:
     key: rsa.RSAPrivateKey = field(default_factory=lambda: rsa.generate_private_key(65537, 2048))
 
     def jwks(self) -> str:
-        """Its public key, as a JSON Web Key Set."""
+        """The issuer's public key, as a JSON Web Key Set."""
         public = self.key.public_key().public_numbers()
         numbers = {"n": _unpadded(_bytes(public.n)), "e": _unpadded(_bytes(public.e))}
         return json.dumps({"keys": [{"kty": "RSA", "alg": "RS256", "use": "sig", "kid": "1", **numbers}]})

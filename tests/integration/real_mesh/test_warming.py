@@ -157,7 +157,7 @@ async def _metrics(address: str) -> str:
 
 
 async def test_a_tool_service_is_connected_before_its_first_call(start: Start, llm: ScriptedLlm) -> None:
-    """Its list is asked for by the first request that needs it; the connection is there before."""
+    """The first request that needs the tools asks for their list; the connection exists before."""
     accepted = asyncio.Event()
 
     async def took(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -56,7 +56,7 @@ def _message(body: Body) -> Body:
 
 
 async def _wrong(served: Transparent, path: str, asked: Iterable[tuple[Published, Body]], **headers: str) -> list[str]:
-    """Those fields that neither arrived as they were sent nor were refused by name."""
+    """The fields that neither arrived unchanged nor were refused by name."""
     found: list[str] = []
     async with httpx.AsyncClient(base_url=served.url, timeout=20) as http:
         for field, body in asked:

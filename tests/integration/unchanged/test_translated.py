@@ -100,7 +100,7 @@ TOO_LONG["responses"] = TOO_LONG["chat/completions"]
 async def test_what_is_too_long_for_the_model_is_refused_as_clients_know_it(
     http: httpx.AsyncClient, provider: RecordingProvider, path: str, model: str
 ) -> None:
-    """Of either provider, in the dialect that is asked in."""
+    """The refusals of both providers have the form of the requested API."""
     refused = {
         "gpt": {"message": TOO_LONG["chat/completions"], "type": "invalid_request_error", "param": "messages"},
         "claude": {"message": TOO_LONG["messages"], "type": "invalid_request_error"},

@@ -40,7 +40,7 @@ async def test_hits_are_counted_over_all_lookups_and_judged_by_the_labels() -> N
 
 
 class WideBagOfWords(BagOfWords):
-    """Its vectors have as many numbers as the bench's index."""
+    """An engine whose vectors have the dimension of the bench's index."""
 
     languages = frozenset[str]()
 

@@ -52,7 +52,7 @@ def statuses(of: ClusterLoadAssignment) -> list[int]:
 
 
 def shares(of: ClusterLoadAssignment) -> dict[str, float]:
-    """Of the traffic, by address, as a client works them out that divides by each locality's sum."""
+    """The shares of traffic by address, for a client that divides by each locality's sum."""
     whole = sum(each.load_balancing_weight.value for each in of.endpoints)
     found = {}
     for locality in of.endpoints:

@@ -144,7 +144,7 @@ def started_fleet(clock: Clock = time.monotonic, settings: Mapping[str, object] 
 
 
 class InOrder(random.Random):
-    """Of replicas that are equally busy, the first is called."""
+    """Randomness with which the balancer picks the first of equally busy replicas."""
 
     def random(self) -> float:
         return 0.0

@@ -26,7 +26,7 @@ Patch = pytest.MonkeyPatch
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: Patch) -> Patch:
-    """Nothing of ours."""
+    """An environment without our variables."""
     for name in os.environ:
         if name.startswith("HEDGEROW_"):
             monkeypatch.delenv(name)

@@ -18,7 +18,7 @@ IMAGENET_21K = 21_841
 
 
 def model(*names: str, **changes: Any) -> Model:
-    """Its manifest and labels alone."""
+    """A model with only its manifest and labels."""
     described = manifest(outputs={"logits": "out"}, **changes)
     return cast(Model, SimpleNamespace(manifest=described, labels=names))
 

@@ -45,7 +45,7 @@ class TwoCategories:
                 self.thresholds.verify(reported, score, score >= self.thresholds.of(reported), right)
 
     def wrong_share(self, traffic: Traffic) -> float:
-        """Of its lookups, what is really wrong at the threshold that is in force for it."""
+        """The true share of wrong hits at the threshold in force."""
         threshold = self.thresholds.of(self.labelled(traffic))
         return 0.5 * WRONG[traffic] * min((1 - threshold) / (1 - FLOOR), 1) ** 2 / 2 if threshold < 1 else 0.0
 
@@ -88,7 +88,8 @@ def test_verification_of_one_category_changes_no_other(reports: list[tuple[bool,
 
 
 def certified(max_wrong: float = ALLOWED) -> Thresholds:
-    """Of 2,000 verdicts on dosages eight below 0.8 were wrong, and a quarter of the lookups have a candidate."""
+    """Thresholds after 2,000 verdicts on dosages: eight below 0.8 were wrong, and a quarter of the lookups have a
+    candidate."""
     kept = Thresholds(DEFAULT, max_wrong)
     for number in range(2_000):
         for candidate in (True, False, False, False):

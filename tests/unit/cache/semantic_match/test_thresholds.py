@@ -42,7 +42,7 @@ class Simulated:
             self.thresholds.verify(ACME, score, score >= self.now, self.judge(right))
 
     def wrong_share(self, threshold: float) -> float:
-        """Of lookups, what is really wrong at a threshold."""
+        """The true share of wrong hits at a threshold."""
         return 0.5 * self.worst * min((1 - threshold) / (1 - FLOOR), 1) ** 2 / 2 if threshold < 1 else 0.0
 
 

@@ -187,7 +187,7 @@ async def test_a_report_changes_no_category_of_the_same_name_of_another_tenant(
 async def test_a_lookup_that_allows_for_fewer_wrong_hits_has_its_category_tightened_and_no_other(
     open_cache: OpenCache,
 ) -> None:
-    """Of 600 verdicts five are wrong, with a similarity above that of what is looked up."""
+    """Five of 600 verdicts are wrong, with a similarity above that of the looked-up question."""
     bench = open_cache(verification=draw_all(0.8))
     servicer, thresholds = served(bench), bench.answers.verification.thresholds
     for category in ("dosages", "chat"):

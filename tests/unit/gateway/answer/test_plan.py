@@ -17,7 +17,7 @@ from tests.clock import PausedClock
 
 
 def stages_of(*optional: str, budgets: StageBudgets = StageBudgets()) -> tuple[Stage, ...]:  # noqa: B008  # it is frozen
-    """Of an answer with these beside the router and the model."""
+    """The stages of an answer with these, the router and the model."""
     names = [name for name in STAGES if name in (*optional, "router", "llm")]
     return claims(budgets, [(name, name in ("audio", "llm")) for name in names])
 

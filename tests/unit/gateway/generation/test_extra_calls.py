@@ -155,7 +155,7 @@ async def test_a_retry_that_is_not_sent_after_its_pause_costs_nothing(
 
 
 class Closed(ScriptedLlm):
-    """Its connection was closed: no call can be made at all."""
+    """A replica with a closed connection: no call can be made."""
 
     def generate(self, request, timeout_s, metadata):
         raise RuntimeError("the channel is closed")

@@ -112,7 +112,7 @@ class Wire:
 
     @property
     def statuses(self) -> list[int]:
-        """Of the answers so far."""
+        """The statuses of the answers so far."""
         lines = bytes(self.transport.written).split(b"HTTP/1.1 ")[1:]
         return [int(line[:3]) for line in lines]
 

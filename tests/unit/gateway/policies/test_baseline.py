@@ -37,7 +37,7 @@ def test_the_baseline_forgets_old_answers(clock):
 
 @pytest.fixture
 def drop(clock: PausedClock) -> ThroughputDrop:
-    """Of a model that has sent 100 tokens a second for a while."""
+    """The throughput drop of a model that has sent 100 tokens a second for a while."""
     drop = ThroughputDrop("m", clock=clock)
     see(drop, clock, 100, answers=100)
     return drop

@@ -148,7 +148,7 @@ def test_tenants_of_weights_3_and_1_share_by_weight_and_coarsely_with_few_slots(
 
 @pytest.mark.parametrize("score", [0, 75, 100])
 def test_an_urgent_flood_takes_no_slots_from_a_tenant_within_its_share(score: int):
-    """Of the same weight: the other asks for three tenths of all there is, and is worth half."""
+    """Both tenants have the same weight: the other asks for three tenths of the capacity, and is entitled to half."""
     shares = served(20, 0.5, {"flood": 1, "other": 1}, {"flood": 6, "other": 0.3}, 30, score)
     assert shares["other"] >= 0.28
 

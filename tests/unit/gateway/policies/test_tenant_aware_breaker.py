@@ -154,7 +154,7 @@ def test_slow_calls_of_one_tenant_do_not_open_the_breaker_for_others(clock, ends
 
 
 def test_an_early_cancelled_call_is_no_sample_however_late_it_is(clock):
-    """Of a backend that usually needs so long."""
+    """The backend usually needs as long."""
     breaker = make(clock, min_calls=5, needs_s=2 * SLOW_S)
     permits = [admitted(breaker, "a") for _ in range(20)]
     clock.advance(SLOW_S)

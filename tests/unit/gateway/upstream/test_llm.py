@@ -76,7 +76,7 @@ async def test_the_last_reader_may_leave_in_the_moment_in_which_a_silence_is_not
 
 
 class Channel:
-    """Its model's service answers every unary call with the same."""
+    """A channel to a service that answers every unary call with the same reply."""
 
     def __init__(self, answer: bytes | Exception):
         self._answer = answer
@@ -99,8 +99,8 @@ async def test_a_count_of_tokens_that_is_no_message_is_a_broken_model_and_no_fau
 
 
 @pytest.mark.parametrize("answer", [failed(grpc.StatusCode.UNIMPLEMENTED), b"no message"], ids=["old", "broken"])
-async def test_a_service_that_cannot_say_how_long_its_context_is_is_one_that_does_not_say(
+async def test_an_error_of_the_context_length_counts_as_unknown(
     answer: bytes | Exception,
 ) -> None:
-    """Nothing else: the gateway asks a service that is away again every two seconds, for ever."""
+    """The result is 0, and no error: the gateway asks a service that is down again every two seconds."""
     assert await Llm(Channel(answer), "small").context_tokens(1.0) == 0  # type: ignore[arg-type]

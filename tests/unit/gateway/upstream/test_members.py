@@ -33,7 +33,7 @@ class ScriptedChannel:
         self.grace_s = None
 
     def unary_stream(self, *_, **serializers):
-        """Its health is never said."""
+        """A health service that never answers."""
         return lambda _: SilentWatch() if serializers else None
 
     def get_state(self, try_to_connect=False):

@@ -24,7 +24,7 @@ GATEWAY = gateway_pb2.DESCRIPTOR.services_by_name["GatewayService"]
 
 
 class FrontSettings(ServiceSettings):
-    """Those of a front with an HTTP API, which it does not serve here."""
+    """Settings of a front with an HTTP API, which it does not serve here."""
 
     http_address: str = ""
     workers: int = 1
