@@ -2,7 +2,7 @@
 # cuDNN 9 besides. The model is mounted.
 # Build from the repository's root: docker build -f deploy/docker/audio.Dockerfile .
 FROM python:3.11-slim-bookworm AS build
-# Bytecode is made here: where it runs nobody may write, and each start would compile everything again.
+# The build compiles the bytecode: a running container cannot write it, so each start would compile everything again.
 ENV VIRTUAL_ENV=/opt/hedgerow UV_COMPILE_BYTECODE=1
 WORKDIR /src
 # The packages first: they change less often than the code. Each file must have one of the SHA-256 in the lock. The SDK,

@@ -1,7 +1,7 @@
 # The cache: answers, their embeddings, and the embedding model, converted for CTranslate2.
 # Build from the repository's root: docker build -f deploy/docker/cache.Dockerfile .
 FROM python:3.11-slim-bookworm AS packages
-# Bytecode is made here: where it runs nobody may write, and each start would compile everything again.
+# The build compiles the bytecode: a running container cannot write it, so each start would compile everything again.
 ENV VIRTUAL_ENV=/opt/hedgerow UV_COMPILE_BYTECODE=1
 WORKDIR /src
 # The packages first: they change less often than the code. Each file must have one of the SHA-256 in the lock. The SDK,

@@ -1,7 +1,7 @@
 # One model on vLLM's CPU build, or a remote model behind an OpenAI-compatible server.
 # Build from the repository's root: docker build -f deploy/docker/llm.Dockerfile .
 FROM python:3.11-slim-bookworm AS build
-# Bytecode is made here: where it runs nobody may write, and each start would compile everything again.
+# The build compiles the bytecode: a running container cannot write it, so each start would compile everything again.
 ENV VIRTUAL_ENV=/opt/hedgerow UV_COMPILE_BYTECODE=1
 WORKDIR /src
 # The packages first: they change less often than the code. Each file must have one of the SHA-256 in the lock. The SDK,
@@ -22,7 +22,7 @@ COPY services/llm services/llm
 RUN uv pip install --no-cache --no-deps --build-constraint requirements.lock . ./hedgerow
 
 FROM python:3.11-slim-bookworm
-# vLLM's CPU kernels link libnuma; it compiles more with g++ when it starts, unless told to run eagerly.
+# vLLM's CPU kernels link libnuma; at its start vLLM compiles kernels with g++, unless an option makes it run eagerly.
 # hadolint ignore=DL3008
 RUN apt-get update && apt-get install -y --no-install-recommends g++ libnuma1 && rm -rf /var/lib/apt/lists/*
 RUN useradd --uid 10001 --create-home hedgerow

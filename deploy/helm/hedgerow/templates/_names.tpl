@@ -1,4 +1,4 @@
-{{/* What every object has. Names are fixed: one mesh lives in one namespace. */}}
+{{/* The metadata of every object. Names are fixed: one mesh lives in one namespace. */}}
 {{- define "hedgerow.labels" -}}
 app.kubernetes.io/part-of: hedgerow
 app.kubernetes.io/managed-by: {{ .Release.Service }}
@@ -11,7 +11,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{ .Files.Get "files/services.json" }}
 {{- end }}
 
-{{/* Identities that run here, as JSON: services by what they are called. */}}
+{{/* Identities that run in this release, as JSON: services by their names. */}}
 {{- define "hedgerow.running" -}}
 {{- $found := list "gateway" "router" "llm" "control" -}}
 {{- range list "cache" "vision" "audio" -}}
@@ -46,7 +46,7 @@ one model are one service, named after the first of them. */}}
 {{- if ne .Values.tls.mode "none" }}true{{ end -}}
 {{- end }}
 
-{{/* Whether an identity keeps something in Redis: (dict "root" $ "identity" "cache"). */}}
+{{/* Whether an identity stores data in Redis: (dict "root" $ "identity" "cache"). */}}
 {{- define "hedgerow.redis" -}}
 {{- if and (ne .root.Values.redis.mode "none") (has .identity (list "gateway" "cache" "router")) }}true{{ end -}}
 {{- end }}

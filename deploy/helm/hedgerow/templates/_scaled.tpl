@@ -1,5 +1,5 @@
-{{/* Replicas by what makes callers wait, which is not always what keeps a CPU busy. A query's result is divided by the
-number of replicas, so thresholds are those of one. */}}
+{{/* The number of replicas follows the load that makes callers wait, which is not always CPU use. KEDA divides the
+result of a query by the number of replicas, so a threshold is the load of one replica. */}}
 {{- define "hedgerow.scaled" -}}
 apiVersion: keda.sh/v1alpha1
 kind: ScaledObject

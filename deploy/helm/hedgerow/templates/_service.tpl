@@ -118,7 +118,7 @@ spec:
 {{- end }}
 {{- end }}
 
-{{/* What any service mounts. */}}
+{{/* The volume mounts of every service. */}}
 {{- define "hedgerow.volumes" -}}
 {{- $gpu := gt (int .gpus) 0 -}}
 {{- $large := or $gpu (eq (.source | default "") "hub") -}}
@@ -140,10 +140,10 @@ spec:
 {{- end }}
 {{- end }}
 
-{{/* Of every pod. */}}
+{{/* Fields of every pod. */}}
 {{- define "hedgerow.pod" -}}
 automountServiceAccountToken: false
-enableServiceLinks: false  # variables of other Services would be there by accident, and settings are strict
+enableServiceLinks: false  # settings are strict: a variable of another Service could look like an unknown setting
 {{- with .Values.images.pullSecrets }}
 imagePullSecrets:
   {{- range . }}
@@ -158,12 +158,12 @@ securityContext:
   seccompProfile: {type: RuntimeDefault}
 {{- end }}
 
-{{/* What the operator says of the pods, as JSON: `pods`, and over it the service's own `pod`. */}}
+{{/* The operator's values for the pods, as JSON: `pods`, overridden by the service's own `pod`. */}}
 {{- define "hedgerow.choices" -}}
 {{- mergeOverwrite (deepCopy .root.Values.pods) (deepCopy (.values.pod | default dict)) | toJson -}}
 {{- end }}
 
-{{/* On which nodes they run. */}}
+{{/* The nodes on which the pods run. */}}
 {{- define "hedgerow.placement" -}}
 {{- $choices := include "hedgerow.choices" . | fromJson -}}
 {{- $tolerations := $choices.tolerations | default list -}}

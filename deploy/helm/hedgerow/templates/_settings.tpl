@@ -1,7 +1,7 @@
 {{/*
 The variables of a service, as a YAML list:
 (dict "root" $ "name" "cache" "identity" "cache" "values" .Values.cache "own" $own).
-`own` is what the chart says of it, and `secrets` likewise; the operator's settings come over them.
+`own` and `secrets` hold the chart's values for the service; the operator's settings override both.
 */}}
 {{- define "hedgerow.environment" -}}
 {{- $root := .root -}}
@@ -45,7 +45,7 @@ The variables of a service, as a YAML list:
 {{- end }}
 {{- end }}
 
-{{/* What an engine is told besides: (dict "root" $ "source" "hub"). What it downloads is kept. */}}
+{{/* More environment variables of an engine: (dict "root" $ "source" "hub"). A volume keeps its downloads. */}}
 {{- define "hedgerow.engine" -}}
 - {name: HOME, value: /tmp}
 {{- if eq .source "hub" }}
@@ -57,7 +57,7 @@ The variables of a service, as a YAML list:
 {{- end }}
 {{- end }}
 
-{{/* What the gateway is told besides: a name of its own, and where the control plane is. */}}
+{{/* More environment variables of the gateway: its own name, and the address of the control plane. */}}
 {{- define "hedgerow.discovery" -}}
 - {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
 - name: GRPC_XDS_BOOTSTRAP_CONFIG
@@ -80,7 +80,7 @@ The variables of a service, as a YAML list:
 {{ $bootstrap | toJson }}
 {{- end }}
 
-{{/* The topology of the control plane, YAML: what serves where, here and in other regions. */}}
+{{/* The topology of the control plane, YAML: the Deployments of each service, in this region and in others. */}}
 {{- define "hedgerow.topology" -}}
 {{- $identities := include "hedgerow.identities" . | fromJson -}}
 {{- $services := dict -}}
