@@ -36,14 +36,14 @@ def said(run: Any) -> list[Any]:
     return [str(run.output), usage.input_tokens, usage.cache_read_tokens, usage.output_tokens, usage.requests]
 
 
-async def streamed(who: Agent[None, Any]) -> list[Any]:
-    async with who.run_stream(QUESTION) as run:
+async def streamed(built: Agent[None, Any]) -> list[Any]:
+    async with built.run_stream(QUESTION) as run:
         texts = [text async for text in run.stream_text(delta=True, debounce_by=None)]
         return ["".join(texts), run.usage.output_tokens]
 
 
-async def formed(who: Agent[None, Any]) -> str:
-    async with who.run_stream(QUESTION) as run:
+async def formed(built: Agent[None, Any]) -> str:
+    async with built.run_stream(QUESTION) as run:
         return str(await run.get_output())
 
 

@@ -39,9 +39,9 @@ def agent(api: Any, *, model: str = "m", retries: int = 0, **options: Any) -> Ag
     return Agent(name="guide", instructions="Be brief.", model=api(model=model, openai_client=client), **options)
 
 
-def asked(question: Any, who: Callable[[], Agent]) -> Any:
+def asked(question: Any, make_agent: Callable[[], Agent]) -> Any:
     async def ask() -> Any:
-        return (await Runner.run(who(), question)).final_output
+        return (await Runner.run(make_agent(), question)).final_output
 
     return asyncio.run(ask())
 

@@ -20,8 +20,8 @@ NUMBER = version.current()
 
 
 def git(folder: Path, *arguments: str) -> str:
-    who = ("-c", "user.name=release", "-c", "user.email=release@example.org", "-c", "commit.gpgsign=false")
-    return subprocess.run(["git", *who, *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout
+    author = ("-c", "user.name=release", "-c", "user.email=release@example.org", "-c", "commit.gpgsign=false")
+    return subprocess.run(["git", *author, *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout
 
 
 @pytest.fixture(scope="module")

@@ -98,13 +98,13 @@ async def test_peers_without_a_valid_certificate_are_refused_at_the_handshake(
 ):
     fault = "no certificate, one of another CA, an expired one, plain text; a server of another name or CA"
     with report.case(23, fault) as row:
-        for who, caller in _strangers(certificates).items():
+        for kind, caller in _strangers(certificates).items():
             async with open_channel(router.spec.address, tls=caller) as channel:
                 for method in _methods(_ROUTER, _REFLECTION, _HEALTH):
                     error = await _end(channel, method)
-                    assert error is not None, (who, method.full_name)
-                    assert error.code() is grpc.StatusCode.UNAVAILABLE, (who, error)
-                    assert error.details().startswith("failed to connect to all addresses"), (who, error)
+                    assert error is not None, (kind, method.full_name)
+                    assert error.code() is grpc.StatusCode.UNAVAILABLE, (kind, error)
+                    assert error.details().startswith("failed to connect to all addresses"), (kind, error)
                     row.tally(failed=1)
         async with open_channel(router.spec.address, tls=certificates.of("gateway", "router")) as channel:
             await router_pb2_grpc.RouterServiceStub(channel).ListModels(router_pb2.ListModelsRequest(), timeout=10)
@@ -115,18 +115,21 @@ async def test_an_identity_that_may_not_call_is_refused_on_every_method(
     certificates: Certificates, router: ServiceProcess, report: Report
 ):
     certificates.renew("intruder")
-    callers = {who: certificates.of(who, "router") for who in ("cache", "llm", "router", "edge", "control", "intruder")}
+    callers = {
+        identity: certificates.of(identity, "router")
+        for identity in ("cache", "llm", "router", "edge", "control", "intruder")
+    }
     health = {"cache", "llm", "intruder"}  # the others may ask it
     with report.case(23, "a service that may not call, on every method, reflection and malformed requests too") as row:
-        for who, caller in callers.items():
-            services = (_ROUTER, _REFLECTION, *((_HEALTH,) if who in health else ()))
+        for identity, caller in callers.items():
+            services = (_ROUTER, _REFLECTION, *((_HEALTH,) if identity in health else ()))
             async with open_channel(router.spec.address, tls=caller) as channel:
                 for method in _methods(*services):
                     for request in (b"", _NOT_A_MESSAGE):
                         error = await _end(channel, method, request)
-                        assert error is not None, (who, method.full_name)
-                        assert error.code() is grpc.StatusCode.PERMISSION_DENIED, (who, method.full_name, error)
-                        assert error.details() == f"{who} may not call router"
+                        assert error is not None, (identity, method.full_name)
+                        assert error.code() is grpc.StatusCode.PERMISSION_DENIED, (identity, method.full_name, error)
+                        assert error.details() == f"{identity} may not call router"
                         row.tally(failed=1)
 
 
@@ -152,12 +155,12 @@ async def test_the_authority_changes_under_load(certificates: Certificates, rout
                 async with _taken_up(router, channel):
                     for identity in ("router", "gateway"):
                         certificates.renew(identity, by=by, trusting=trusting)
-        for who, caller in {"old": old, "new": new}.items():
+        for kind, caller in {"old": old, "new": new}.items():
             issued = caller.issue("gateway", 1)
             asked = Tls(new.pem(), issued.certificate, issued.key, "router.hedgerow")
             async with open_channel(router.spec.address, tls=asked) as channel:
                 error = await _end(channel, _ROUTER.methods_by_name["ListModels"])
-                assert (error is None) is (who == "new"), (who, error)
+                assert (error is None) is (kind == "new"), (kind, error)
                 row.tally(ok=int(error is None), failed=int(error is not None))
 
 
@@ -224,15 +227,15 @@ async def test_a_tenants_name_counts_from_the_edge_alone(
     )
     named = ("x-hedgerow-tenant", "acme")
     with report.case(24, "a tenant's name in the metadata, from a caller other than the edge, on every method") as row:
-        for who, refusal in (
+        for identity, refusal in (
             ("operator", grpc.StatusCode.UNAUTHENTICATED),
             ("router", grpc.StatusCode.PERMISSION_DENIED),
         ):
-            async with open_channel(gateway.spec.address, tls=certificates.of(who, "gateway")) as channel:
+            async with open_channel(gateway.spec.address, tls=certificates.of(identity, "gateway")) as channel:
                 for method in _methods(_GATEWAY, _REFLECTION):
                     error = await _end(channel, method, b"", named)
-                    assert error is not None, (who, method.full_name)
-                    assert error.code() is refusal, (who, method.full_name, error)
+                    assert error is not None, (identity, method.full_name)
+                    assert error.code() is refusal, (identity, method.full_name, error)
                     row.tally(failed=1)
         async with open_channel(gateway.spec.address, tls=certificates.of("edge", "gateway")) as channel:
             generate = _GATEWAY.methods_by_name["Generate"]

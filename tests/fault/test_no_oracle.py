@@ -200,7 +200,7 @@ async def test_no_answer_and_no_error_names_an_address_a_port_or_a_file(
     starter: Processes, llm: FaultyLlm, report: Report
 ):
     gone = [f"127.0.0.1:{free_port()}" for _ in range(2)]
-    nobody = "no-such-host.invalid:50053"
+    unreachable = "no-such-host.invalid:50053"
     others = {"vision_address": gone[0], "audio_address": gone[1], "cache_address": gone[0], "router_address": gone[1]}
     usual = {"ready_wait_ms": 0, "stall_ms": 100, "hedge": {"mode": "fixed", "delay_ms": 20, "max_share": 1}}
     usual["ready"] = {"models": 0, "unreached_ms": 0}  # two of them have no model, and are not waited for
@@ -208,7 +208,7 @@ async def test_no_answer_and_no_error_names_an_address_a_port_or_a_file(
         ill, away, unknown = await asyncio.gather(
             starter.gateway(llm.address, second.address, **others, **usual, breaker={"open_ms": 1}),
             starter.gateway(*gone, **others, **usual),
-            starter.gateway(nobody, **others, **usual),
+            starter.gateway(unreachable, **others, **usual),
         )
         gateways = (ill, away, unknown)
         with report.case(
@@ -228,7 +228,7 @@ async def test_no_answer_and_no_error_names_an_address_a_port_or_a_file(
             expected = [f"{MODEL}#1", f"{MODEL}#2", "hedge", "retry", "failover", "breaker", "budget"]
             assert [word for word in expected if word not in shown] == []
             assert len({got.code for got in heard}) > 3, {got.code for got in heard}
-            secrets = [*gone, nobody, llm.address, second.address, *(each.spec.address for each in gateways)]
+            secrets = [*gone, unreachable, llm.address, second.address, *(each.spec.address for each in gateways)]
             hidden = [secret.rpartition(":") for secret in secrets]
             words = {"127.0.0.1", "localhost", "no-such-host", "/tmp/", ".py", "site-packages", str(Path.cwd())}
             words |= {f":{port}" for _, _, port in hidden}

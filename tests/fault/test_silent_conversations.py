@@ -173,7 +173,7 @@ async def test_conversations_count_against_their_tenants_concurrency(
                     assert outcome.code is grpc.StatusCode.RESOURCE_EXHAUSTED
                     row.tally(failed=2)
                 assert not silent[0].over
-            await caller.until(lambda outcome: outcome.ok, within_s=10)  # all places are back
+            await caller.until(lambda outcome: outcome.ok, within_s=10)  # all slots are free again
 
 
 async def test_a_conversation_without_audio_ends(starter: Processes, llm: FaultyLlm, report: Report, models: Path):

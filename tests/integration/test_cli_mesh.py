@@ -131,8 +131,8 @@ async def test_the_models_that_are_served_are_listed_with_a_key(mesh: Mesh) -> N
     refused = await run("models", "served", *at)
     assert refused.code == 1
     assert f"{mesh.http}/v1/models answers 401: " in refused.err
-    nobody = json.loads(cli("models", "served", "--url", "http://127.0.0.1:9", "--json")[1])
-    assert nobody["error"]["reason"] == "NO_GATEWAY"
+    unreachable = json.loads(cli("models", "served", "--url", "http://127.0.0.1:9", "--json")[1])
+    assert unreachable["error"]["reason"] == "NO_GATEWAY"
 
 
 async def test_logs_are_shown_of_one_service_or_of_all(mesh: Mesh) -> None:

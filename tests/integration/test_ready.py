@@ -96,8 +96,8 @@ async def test_services_that_the_operator_requires_are_waited_for(tmp_path: Path
 
 
 async def test_a_gateway_that_wants_no_model_and_waits_for_none_is_ready_at_once(start: Start) -> None:
-    nobody = {"llm_addresses": '{"m": "127.0.0.1:1"}', "cache_address": "", "router_address": ""}
-    gateway = await start("gateway", **nobody, ready__models="0", ready__unreached_ms="0")
+    alone = {"llm_addresses": '{"m": "127.0.0.1:1"}', "cache_address": "", "router_address": ""}
+    gateway = await start("gateway", **alone, ready__models="0", ready__unreached_ms="0")
     assert await check_health(gateway.spec.address, 20) == "SERVING"
     assert gateway.exit_code is None
 

@@ -1,5 +1,5 @@
-// What the suite runs as its client: it tells whoever listens on a socket where the scenario's server is and what to
-// call there, and ends when it is left.
+// What the suite runs as its client: it writes to a socket the address of the scenario's server and what to call there,
+// and ends when the socket is closed.
 const net = require("node:net");
 
 const [socket, url] = process.argv.slice(2);

@@ -52,13 +52,13 @@ async def real(
 ) -> AsyncIterator[Edge]:
     """An edge before the real gateway, which has an audio service and no model."""
     folder = tmp_path_factory.mktemp("real")
-    nobody = {"cache_address": "", "router_address": "", "llm_addresses": '{"m": "127.0.0.1:1"}'}
-    nobody |= {"ready__models": "0", "ready__unreached_ms": "0"}
+    alone = {"cache_address": "", "router_address": "", "llm_addresses": '{"m": "127.0.0.1:1"}'}
+    alone |= {"ready__models": "0", "ready__unreached_ms": "0"}
     tenants = json.dumps({"acme": {"requests_per_s": 0.001, "requests_burst": 1}})
     async with AsyncExitStack() as stack:
         audio = await mutual(stack, certificates, folder, "audio", model=str(MODELS / "demo-whisper"))
         known = {"tenants": tenants, "audio_address": audio.spec.address}
-        gateway = await mutual(stack, certificates, folder, "gateway", **known, **nobody)
+        gateway = await mutual(stack, certificates, folder, "gateway", **known, **alone)
         settings = {"jwt": issuer.written(folder)}
         before = edge_before(folder, [gateway.spec.address], settings, **mutual_tls(certificates))
         yield await stack.enter_async_context(before)

@@ -64,8 +64,8 @@ async def test_an_unknown_item_and_another_callers_are_one_error(
     known, unknown = reference_to(first.output[0]), {"type": "item_reference", "id": "msg_unknown"}
     message: Any = USER
     nameless: Any = {"type": "item_reference"}
-    async with client_of(served, "umbra") as other, client_of(served, "crowd") as nobody:
-        for caller in (other, nobody):
+    async with client_of(served, "umbra") as other, client_of(served, "crowd") as unnamed:
+        for caller in (other, unnamed):
             refusals: list[Any] = []
             for reference in (known, unknown):
                 with pytest.raises(openai.NotFoundError) as refused:

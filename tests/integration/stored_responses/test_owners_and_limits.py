@@ -80,34 +80,34 @@ async def test_an_unknown_response_and_another_tenants_are_one_error(
 async def test_an_end_user_goes_on_with_responses_of_its_own(served: Transparent, provider: RecordingProvider) -> None:
     async with (
         client_of(served, "crowd", **{"x-hedgerow-end-user": "anna"}) as anna,
-        client_of(served, "crowd") as nobody,
+        client_of(served, "crowd") as unnamed,
     ):
         first = await anna.responses.create(model="gpt", input="?")
         assert (await anna.responses.retrieve(first.id)).id == first.id
-        own = await nobody.responses.create(model="gpt", input="?", user="anna", previous_response_id=first.id)
+        own = await unnamed.responses.create(model="gpt", input="?", user="anna", previous_response_id=first.id)
         assert own.output_text == "Tokyo.", "the same end user, named by another field"
         for user in ("bert", None):
             named: dict[str, Any] = {"user": user} if user else {}
             with pytest.raises(openai.BadRequestError, match=f"'{first.id}' not found"):
-                await nobody.responses.create(model="gpt", input="?", previous_response_id=first.id, **named)
+                await unnamed.responses.create(model="gpt", input="?", previous_response_id=first.id, **named)
         with pytest.raises(openai.NotFoundError):
-            await nobody.responses.delete(first.id)
-        named = await nobody.responses.create(model="gpt", input="?", user="an account", safety_identifier="anna")
+            await unnamed.responses.delete(first.id)
+        named = await unnamed.responses.create(model="gpt", input="?", user="an account", safety_identifier="anna")
         assert (await anna.responses.retrieve(named.id)).id == named.id, "the end user in OpenAI's newer field"
 
 
 async def test_a_response_of_an_unnamed_end_user_is_not_stored(
     served: Transparent, provider: RecordingProvider
 ) -> None:
-    async with client_of(served, "crowd") as nobody:
-        answer = await nobody.responses.create(model="gpt", input="?", store=True)
+    async with client_of(served, "crowd") as unnamed:
+        answer = await unnamed.responses.create(model="gpt", input="?", store=True)
         assert (answer.output_text, answer.store) == ("Tokyo.", False)
         with pytest.raises(openai.NotFoundError):
-            await nobody.responses.retrieve(answer.id)
+            await unnamed.responses.retrieve(answer.id)
         with pytest.raises(openai.NotFoundError):
-            await nobody.responses.delete(answer.id)
+            await unnamed.responses.delete(answer.id)
         with pytest.raises(openai.BadRequestError, match=f"'{answer.id}' not found"):
-            await nobody.responses.create(model="gpt", input="?", previous_response_id=answer.id)
+            await unnamed.responses.create(model="gpt", input="?", previous_response_id=answer.id)
 
 
 async def test_a_failed_answer_is_not_stored(client: openai.AsyncOpenAI, provider: RecordingProvider) -> None:

@@ -37,7 +37,7 @@ class RelayedResponse:
         self.sequence, self._own = 0, own
         self._response: dict[str, Any] = {}
         self._items: dict[int, dict[str, Any]] = {}
-        self._open = set[int]()  # places in the output
+        self._open = set[int]()  # indices in the output
         self._last: dict[str, Any] = {}
         self._growing = GrowingTexts()
 
