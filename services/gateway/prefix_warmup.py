@@ -21,7 +21,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.admission.identity import Identity, Tenant
 from services.gateway.config import GatewaySettings
-from services.gateway.policies.slot import SlotRequest, score
+from services.gateway.policies.slot import SlotRequest
 from services.gateway.prompt.compression import compressed
 from services.gateway.settings.prompt import PromptSettings, SystemPromptSettings
 from services.gateway.upstream import balance, spending
@@ -37,7 +37,6 @@ ALL = "*"
 _VARIANTS = ("default", "simple", "complex")
 _QUESTION = "Hello."
 _NO_TENANT, _WEIGHT = "", 0.01  # tenant and weight at a limiter: behind a hundred items of any batch
-_RANK = score(premium=False, realtime=False, attempt=0, background=True)
 _log = logging.getLogger(__name__)
 _LOOK_S = 1.0  # seconds between two checks for new replicas and prompts that are due
 _AGAIN_S = 10.0  # after a failure
@@ -100,7 +99,7 @@ async def touch(
     if not replica.breaker.would_admit():
         raise replica.breaker.refusal()
     deadline = Deadline.after(within_s, clock)
-    slot = await pool.limiter.enter(SlotRequest(_RANK, _NO_TENANT, _WEIGHT, deadline, on_slot=lambda: None))
+    slot = await pool.limiter.enter(SlotRequest.background(_NO_TENANT, _WEIGHT, deadline))
     replica.in_flight += 1
     try:
         if replica not in pool.replicas:  # it was removed meanwhile

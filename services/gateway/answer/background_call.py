@@ -16,7 +16,7 @@ from services.gateway.admission.question import prompt_tokens
 from services.gateway.decisions import Decisions
 from services.gateway.generation.job import Job, Report
 from services.gateway.generation.shared import Shared
-from services.gateway.policies.slot import SlotRequest, score
+from services.gateway.policies.slot import SlotRequest
 from services.gateway.upstream import spending
 from services.gateway.upstream.router import Routes
 from services.runtime.deadline import Deadline
@@ -47,14 +47,12 @@ async def ask(
         sampling=chat_pb2.Sampling(max_tokens=max_tokens, temperature=0),
         cache_salt=tenant.prefix_salt,
     )
-    rank = score(premium=False, realtime=False, attempt=0, background=True)
-    slot_request = SlotRequest(rank, tenant.name, tenant.weight, deadline, on_slot=lambda: None)
     report = Report(Decisions())
     job = Job(
         request=request,
         models=(model,),
         deadline=deadline,
-        slot_request=slot_request,
+        slot_request=SlotRequest.background(tenant.name, tenant.weight, deadline),
         first_text=deadline,
         report=report,
         metadata=metadata,

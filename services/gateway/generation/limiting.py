@@ -9,10 +9,7 @@ from services.gateway.generation.job import Attempt, Generate, Granted, Job
 from services.gateway.labels import Act
 from services.gateway.upstream.fleet import Fleet, Pool
 from services.runtime.deadline import Deadline
-from services.runtime.errors import (
-    Starting,
-    Unavailable,
-)
+from services.runtime.errors import Starting, Unavailable
 
 _WAITED_S = 0.001  # seconds: shorter waits are not reported
 
@@ -50,8 +47,8 @@ def _check_available(pool: Pool, job: Job) -> None:
 
 
 def _after(job: Job, waited_s: float) -> Job:
-    """The job after its wait. For an item of a batch, the time to first text starts only now."""
+    """The job after its wait. For a job in the background, the time to first text starts only now."""
     job.report.decisions.add(Act.LIMIT_WAITED, job.model, f"{waited_s * 1000:.0f} ms for a slot")
-    if not job.slot_request.on_slot:
+    if not job.slot_request.in_background:
         return job
     return replace(job, first_text=Deadline(job.first_text.at + waited_s, job.first_text.clock))

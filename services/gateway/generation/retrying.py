@@ -10,11 +10,7 @@ from services.gateway.generation.job import Attempt, Generate, Job
 from services.gateway.labels import Act
 from services.gateway.upstream.fleet import Fleet, Pool
 from services.gateway.upstream.replica import Replica
-from services.runtime.errors import (
-    Misconfigured,
-    ServiceError,
-    TooLate,
-)
+from services.runtime.errors import Misconfigured, ServiceError, TooLate
 
 RETRIES = 2  # of one model: two replicas may have died together
 

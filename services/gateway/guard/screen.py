@@ -61,7 +61,7 @@ class Screen:
     _next: int = 0  # characters that must be held before the next look
     _from: int = 0  # where in it what is held begins
     _passed: int = 0  # characters released
-    _searches: Sequence[IncrementalSearch] = ()  # what `rules` and `denied` found in what is held, where that is long
+    _searches: Sequence[IncrementalSearch] = ()  # of `rules` and `denied`, through a long held text
     _sentences: SentenceSplitter = field(default_factory=SentenceSplitter)
     _ends: deque[int] = field(default_factory=deque)  # of sentences, that may be too near to the end of the text
     _settled: int = 0  # the last of those that are not

@@ -39,6 +39,12 @@ class SlotRequest:
     deadline: Deadline
     on_slot: Callable[[], None] | None = None
 
+    @classmethod
+    def background(cls, tenant: str, weight: float, deadline: Deadline) -> SlotRequest:
+        """A request for a call that no client waits for: the last of all."""
+        rank = score(premium=False, realtime=False, attempt=0, background=True)
+        return cls(rank, tenant, weight, deadline, on_slot=lambda: None)
+
     @property
     def in_background(self) -> bool:
         return self.on_slot is not None

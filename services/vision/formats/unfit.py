@@ -6,8 +6,8 @@ MAX_PARTS = 16_384  # boxes or segments of a file; real files have some hundred
 
 
 class Unfit(Exception):
-    """A file is refused. `why` is one of `format`, `bytes`, `pixels`, `structure`, `data`; `limit` is what is allowed,
-    `got` the actual value."""
+    """A file is refused. `why` is one of `format`, `bytes`, `pixels`, `structure`, `data`; `limit` is the allowed
+    value, `got` the actual one."""
 
     def __init__(self, why: str, limit: str, got: str):
         super().__init__(f"{limit}, got {got}")
