@@ -79,10 +79,9 @@ class AnthropicAnswer(Answer):
                 pass  # a ping, or a newer kind of event, which clients of this API must ignore
 
     def _to_reason(self, reason: str) -> FinishReason:
-        """A turn that the provider has paused (`pause_turn`) ends as at a length limit, so that the caller continues
-        it."""
-        paused = self.relays and reason == "pause_turn"
-        return FinishReason.LENGTH if paused else _REASONS.get(reason, FinishReason.INTERRUPTED)
+        """A reason on which only callers of this API can act, such as `pause_turn` or `compaction`, is that of a length
+        limit: the caller continues the turn."""
+        return _REASONS.get(reason, FinishReason.LENGTH if self.relays else FinishReason.INTERRUPTED)
 
     def _begin(self, index: int, block: dict[str, Any], more: More) -> None:
         match block["type"]:

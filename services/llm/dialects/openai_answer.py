@@ -15,13 +15,23 @@ from services.llm.dialects.events import usage as usage_of
 from services.llm.engine import FinishReason, Usage
 
 DONE = "[DONE]"
-# Whatever else a server says ended the answer well: names for "the model stopped" differ.
+# Whatever else a server says ended the answer well: names for "the model stopped" differ. Gemini writes its own names
+# in capitals, or behind others (`content_filter: RECITATION`).
 _REASONS = {
     "length": FinishReason.LENGTH,
+    "max_tokens": FinishReason.LENGTH,  # Gemini
+    "model_length": FinishReason.LENGTH,  # Mistral
+    "model_context_window_exceeded": FinishReason.LENGTH,  # Z.ai
     "tool_calls": FinishReason.TOOL_CALLS,
     "content_filter": FinishReason.CONTENT_FILTER,
+    **dict.fromkeys(
+        ("safety", "recitation", "prohibited_content", "blocklist", "spii", "sensitive"), FinishReason.CONTENT_FILTER
+    ),  # Gemini; the last one: Z.ai
     "error": FinishReason.INTERRUPTED,
     "abort": FinishReason.INTERRUPTED,
+    "function_call_filter": FinishReason.INTERRUPTED,  # Gemini: its model wrote a malformed call, which is not sent
+    "insufficient_system_resource": FinishReason.INTERRUPTED,  # DeepSeek
+    "network_error": FinishReason.INTERRUPTED,  # Z.ai
 }
 # Of a delta; its other fields reach only callers in the provider's own words.
 _READ = frozenset({"role", "content", "refusal", "reasoning", "reasoning_content", "tool_calls"})
@@ -87,7 +97,8 @@ class OpenAIAnswer(Answer):
         if choice.get("finish_reason"):
             if self._nameless:
                 raise BadEvent
-            reason = _REASONS.get(choice["finish_reason"], FinishReason.STOP)
+            name = str(choice["finish_reason"]).partition(":")[0].lower()
+            reason = _REASONS.get(name, FinishReason.STOP)
             self._ended[index] = FinishReason.CONTENT_FILTER if first and self._refused else reason
             if len(self._ended) >= self._choices:
                 self._reason = self._ended.get(0, reason)
@@ -123,14 +134,14 @@ class OpenAIAnswer(Answer):
 
 
 def _read_content(content: Any, more: More) -> None:
-    """A text. Mistral's models that think have a list of parts in its place:
+    """A text. Mistral's models that think have a list of parts in its place, and references among their thoughts:
     https://docs.mistral.ai/studio-api/conversations/reasoning"""
     for part in content if isinstance(content, list) else [{"type": "text", "text": content}]:
         match part["type"]:
             case "text":
                 more.text.append(str(part["text"]))
             case "thinking":
-                more.reasoning.append("".join(str(each["text"]) for each in part["thinking"]))
+                more.reasoning.append("".join(str(each.get("text") or "") for each in part["thinking"]))
             case _:
                 more.others += 1
 

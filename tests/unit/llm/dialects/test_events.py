@@ -86,10 +86,11 @@ def test_a_pair_of_surrogates_that_is_cut_between_two_events_is_a_character(fiel
     assert found == "a\U0001f600b\U0001f601\\ud83d\ufffd"
 
 
-def test_a_tool_of_the_provider_s_is_neither_a_call_nor_a_broken_answer() -> None:
+@pytest.mark.parametrize("reason", ["pause_turn", "compaction"])
+def test_a_tool_of_the_provider_s_is_neither_a_call_nor_a_broken_answer(reason: str) -> None:
     block = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
     delta = {"type": "input_json_delta", "partial_json": '{"query":"rain"}'}
-    end = {"type": "message_delta", "delta": {"stop_reason": "pause_turn"}, "usage": {"output_tokens": 2}}
+    end = {"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": 2}}
     answer = AnthropicAnswer()
     answer.relays = True
     reply = response_to(

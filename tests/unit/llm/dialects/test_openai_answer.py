@@ -81,12 +81,44 @@ def ended(reading: OpenAIAnswer, *events: str) -> tuple[list[Chunk], FinishReaso
     return [*chunks, end], end.finish.reason, end.finish.usage
 
 
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ("stop", FinishReason.STOP),
+        ("eos_token", FinishReason.STOP),
+        ("length", FinishReason.LENGTH),
+        ("MAX_TOKENS", FinishReason.LENGTH),
+        ("model_length", FinishReason.LENGTH),
+        ("model_context_window_exceeded", FinishReason.LENGTH),
+        ("content_filter: RECITATION", FinishReason.CONTENT_FILTER),
+        ("SAFETY", FinishReason.CONTENT_FILTER),
+        ("sensitive", FinishReason.CONTENT_FILTER),
+        ("function_call_filter: MALFORMED_FUNCTION_CALL", FinishReason.INTERRUPTED),
+        ("insufficient_system_resource", FinishReason.INTERRUPTED),
+        ("network_error", FinishReason.INTERRUPTED),
+    ],
+)
+def test_an_answer_that_was_cut_is_not_taken_for_a_whole_one(said: str, reason: FinishReason) -> None:
+    assert ended(OpenAIAnswer(), event(0, content="Tok"), event(0, said))[1] is reason
+
+
+def test_an_event_of_several_lines_is_relayed_as_one() -> None:
+    chunk = answer().add([json.dumps(json.loads(event(0, content="a\nb")), indent=1)])
+    assert chunk
+    assert (chunk.text, "\n" in chunk.relayed[0], json.loads(chunk.relayed[0])["choices"][0]["delta"]) == (
+        "a\nb",
+        False,
+        {"content": "a\nb"},
+    )
+
+
 def test_thoughts_and_text_in_a_list_of_parts_are_separated() -> None:
     thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "Small"}, {"type": "text", "text": " talk."}]}
     reference = {"type": "reference", "reference_ids": [1]}
     chunks, *_ = ended(
         OpenAIAnswer(),
         event(0, content=[thinking]),
+        event(0, content=[{"type": "thinking", "thinking": [reference]}]),
         event(0, content=[{"type": "text", "text": "Hel"}, reference]),
         event(0, "stop", content="lo."),
     )
