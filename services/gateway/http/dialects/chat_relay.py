@@ -12,7 +12,8 @@ from services.gateway.http import sse
 from services.gateway.http.sse import GrowingAnswer, GrowingTexts, compact
 
 _SAME = ("id", "object", "created", "model")
-_SAID_ONCE = frozenset({"id", "index", "name", "role", "type"})
+_GROW = ("delta", "logprobs")  # of a choice; its other fields are those of the last chunk that has them
+_SAID_ONCE = frozenset({"channel", "format", "id", "index", "name", "role", "type"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +135,18 @@ class GrowingCompletion(GrowingAnswer):
         return {**self._whole, "object": "chat.completion", "choices": choices}
 
     def _add(self, event: Mapping[str, Any]) -> None:
-        self._whole |= {name: given for name, given in event.items() if name != "choices" and given is not None}
+        self._whole |= _newer(self._whole, {name: given for name, given in event.items() if name != "choices"})
         for choice in event.get("choices") or ():
-            _grow(self._choices.setdefault(choice.get("index", 0), {}), choice, self._growing)
+            known = self._choices.setdefault(choice.get("index", 0), {})
+            known |= _newer(known, {name: given for name, given in choice.items() if name not in _GROW})
+            _grow(known, {name: choice[name] for name in _GROW if name in choice}, self._growing)
         self.ended = self.ended or _ends(event)
+
+
+def _newer(known: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that are new or replace known ones, which null and blanks do not: Azure's chunks about its filter have
+    a blank id."""
+    return {name: given for name, given in more.items() if given or name not in known}
 
 
 def _choice_index(choice: Mapping[str, Any]) -> int:
@@ -177,7 +186,7 @@ def _grow_list(known: list[Any], more: Iterable[Any], growing: _Growing) -> None
     objects = growing.objects(known)
     for given in more:
         index = _index(given)
-        if index is not None and index in objects:
+        if index is not None and index in objects and _same_type(objects[index], given):
             _grow(objects[index], given, growing)
             continue
         known.append(_copied(given))
@@ -194,6 +203,11 @@ def _grow_parts(known: list[Any], text: str, growing: _Growing) -> None:
 
 def _index(given: Any) -> Any:
     return given.get("index") if isinstance(given, dict) else None
+
+
+def _same_type(known: Mapping[str, Any], more: Mapping[str, Any]) -> bool:
+    """OpenRouter's thoughts of two types may have one index."""
+    return more.get("type") in (None, "", known.get("type")) or not known.get("type")
 
 
 def _joined(sound: Iterable[str]) -> str:

@@ -60,6 +60,34 @@ def test_fields_repeated_in_each_chunk_are_merged_once() -> None:
     assert made == {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
 
 
+def test_fields_that_a_choice_has_in_several_chunks_are_those_of_the_last() -> None:
+    safe, low = ({"hate": {"filtered": False, "severity": each}} for each in ("safe", "low"))
+    pieces = [
+        {**chunk({"content": "To"}, content_filter_results=safe, finish_reason=None), "model": "m"},
+        chunk({"content": "kyo"}, content_filter_results=safe, finish_reason="stop"),
+        {"id": "", "model": "", "choices": [{"index": 0, "finish_reason": None, "content_filter_results": low}]},
+        chunk({"content": ""}, finish_reason="stop"),
+    ]
+    whole = made_of(GrowingCompletion(), pieces)
+    (choice,) = whole["choices"]
+    assert (choice["message"], choice["finish_reason"], choice["content_filter_results"]) == (
+        {"content": "Tokyo"},
+        "stop",
+        low,
+    )
+    assert (whole["id"], whole["model"]) == ("c", "m")
+
+
+def test_thoughts_of_two_types_with_one_index_stay_apart() -> None:
+    text = {"type": "reasoning.text", "format": "google-gemini-v1", "index": 0}
+    sealed = {"type": "reasoning.encrypted", "data": "eA==", "format": "google-gemini-v1", "index": 0}
+    thoughts = [{**text, "text": "I "}, {**text, "text": "think."}, sealed]
+    pieces = [chunk({"reasoning_details": [thought], "channel": "analysis"}) for thought in thoughts]
+    (choice,) = made_of(GrowingCompletion(), pieces)["choices"]
+    assert choice["message"]["reasoning_details"] == [{**text, "text": "I think."}, sealed]
+    assert choice["message"]["channel"] == "analysis"
+
+
 def test_thoughts_in_parts_and_then_a_text_alone_are_both_kept() -> None:
     thought = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}
     pieces = [chunk({"role": "assistant", "content": [thought]}), chunk({"content": "To"}), chunk({"content": "kyo"})]
