@@ -18,6 +18,7 @@ from services.runtime.errors import InvalidInput, NotSupported
 
 HAS_NOT = ("seed", "frequency_penalty", "presence_penalty")  # of sampling
 _HOTTEST = 1.0
+_THINKING_TOP_P = 0.95  # the least beside thinking
 _CHOICES = {"auto": "auto", "none": "none", "required": "any", "named": "tool"}
 
 
@@ -25,7 +26,7 @@ def to_body(request: Request, model: str, max_tokens: int, thinking: dict[str, A
     """The body to post. Raises InvalidInput and NotSupported for fields that this API cannot express.
 
     `thinking` is left out where the request wants none, and where the API would refuse it: in the middle of a turn,
-    whose thoughts were not kept, and where a tool must be called.
+    whose thoughts were not kept, where a tool must be called, and beside some fields (`_goes_with`).
     """
     body = {**to_conversation(request.messages, model), "max_tokens": max_tokens, "stream": True}
     body |= _to_sampling(request.sampling)
@@ -41,8 +42,16 @@ def to_body(request: Request, model: str, max_tokens: int, thinking: dict[str, A
         body["metadata"] = {"user_id": user}
     in_turn = request.messages[-1].role == "tool"
     if thinking and effort != counterparts.NO_EFFORT and not (in_turn or request.tool_choice.forces):
-        body["thinking"] = thinking
+        body |= {"thinking": thinking} if _goes_with(thinking, body) else {}
     return body
+
+
+def _goes_with(thinking: dict[str, Any], body: dict[str, Any]) -> bool:
+    """Whether the API takes `thinking` beside the request's limits: it wants its own temperature, no `top_k`, and room
+    for the answer. Source: https://platform.claude.com/docs/en/build-with-claude/extended-thinking"""
+    budget = thinking.get("budget_tokens")
+    draws = body.get("temperature", _HOTTEST) == _HOTTEST and body.get("top_p", 1) >= _THINKING_TOP_P
+    return draws and "top_k" not in body and not (isinstance(budget, int) and budget >= body["max_tokens"])
 
 
 def to_conversation(messages: tuple[Message, ...], model: str) -> dict[str, Any]:
@@ -71,16 +80,26 @@ def conversation_of(messages: Iterable[tuple[str, list[dict[str, Any]]]]) -> dic
 
 def _to_blocks(where: str, message: Message) -> list[dict[str, Any]]:
     if message.role == "tool":
-        result = {"type": "tool_result", "tool_use_id": message.tool_call_id}
+        result = {"type": "tool_result", "tool_use_id": to_id(message.tool_call_id)}
         return [result | ({"content": message.content} if message.content else {})]
-    blocks = [text_block(message.content)] if message.content else []
-    blocks += [_to_block(f"{where}.parts[{index}]", part) for index, part in enumerate(message.parts)]
+    parts = (Part("text", message.content), *message.parts)
+    blocks = [_to_block(f"{where}.parts[{index - 1}]", part) for index, part in enumerate(parts) if not _is_blank(part)]
     blocks += [to_use(f"{where}.tool_calls[{index}]", call) for index, call in enumerate(message.tool_calls)]
     return blocks
 
 
 def text_block(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
+
+
+def _is_blank(part: Part) -> bool:
+    """Whether the API would refuse a part because it has no text."""
+    return part.kind == "text" and not part.text.strip()
+
+
+def to_id(call_id: str) -> str:
+    """The id of a call with `_` for each character that this API does not take, as Kimi's `functions.weather:0` has."""
+    return "".join(each if each.isascii() and (each.isalnum() or each == "-") else "_" for each in call_id)
 
 
 def _to_block(where: str, part: Part) -> dict[str, Any]:
@@ -103,7 +122,7 @@ def to_use(where: str, call: ToolCall) -> dict[str, Any]:
         raise InvalidInput(f"{where}.arguments", f"JSON, with this engine ({error})", call.arguments) from None
     if not isinstance(arguments, dict):
         raise InvalidInput(f"{where}.arguments", "a JSON object, with this engine", type(arguments).__name__)
-    return {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments}
+    return {"type": "tool_use", "id": to_id(call.id), "name": call.name, "input": arguments}
 
 
 def _to_sampling(sampling: Sampling) -> dict[str, Any]:
@@ -129,7 +148,7 @@ def to_tools(tools: tuple[Tool, ...]) -> list[dict[str, Any]]:
 
 
 def _to_tool(index: int, tool: Tool) -> dict[str, Any]:
-    said: dict[str, Any] = {"name": tool.name, "input_schema": read_parameters(tool, index)}
+    said: dict[str, Any] = {"name": tool.name, "input_schema": {"type": "object", **read_parameters(tool, index)}}
     if tool.description:
         said["description"] = tool.description
     if tool.strict:

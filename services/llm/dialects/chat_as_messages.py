@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from services.llm.dialects.anthropic_request import conversation_of, text_block, to_use
+from services.llm.dialects.anthropic_request import conversation_of, text_block, to_id, to_use
 from services.llm.dialects.forwarding import conversation, fields
 from services.llm.dialects.media import image_type
 from services.llm.engine import Original, ToolCall
@@ -78,7 +78,7 @@ def _message(index: int, message: Mapping[str, Any]) -> tuple[str, list[dict[str
     parts = content if isinstance(content, list) else [{"type": "text", "text": content}] if content else []
     blocks = [block for number, part in enumerate(parts) if (block := _block(f"{where}.content[{number}]", part))]
     if role == "tool":
-        result = {"type": "tool_result", "tool_use_id": message.get("tool_call_id")}
+        result = {"type": "tool_result", "tool_use_id": to_id(str(message.get("tool_call_id")))}
         blocks = [result | ({"content": blocks} if blocks else {})]
     blocks += [to_use(f"{where}.tool_calls[{number}]", _call(each)) for number, each in _listed(message, "tool_calls")]
     if blocks and (mark := _mark(message)):

@@ -45,7 +45,7 @@ class AnthropicEngine(ProviderEngine):
 
     def _body(self, request: Request, max_tokens: int | None) -> dict[str, Any]:
         own, asked = request.original, chat_as_messages.thinks(request.original)
-        budget = (asked or {}).get("budget_tokens")
+        budget = (asked or self._own.thinking or {}).get("budget_tokens")
         usual = self._usual + (budget if isinstance(budget, int) else 0)  # thoughts count
         body = to_body(request, self._own.model, max_tokens or usual, self._own.thinking)
         return chat_as_messages.with_own(body, own) if own and own.api == chat_as_messages.API else body

@@ -137,7 +137,7 @@ class AnthropicSettings(ProviderSettings):
     thinking: dict[str, Any] | None = Field(
         None,
         description='Value of `thinking` in requests, such as {"type": "adaptive"}. '
-        "Left out after a tool's result and for required calls.",
+        "Left out after a tool's result, for required calls, and beside limits that the API refuses with it.",
     )
 
     @field_validator("features")

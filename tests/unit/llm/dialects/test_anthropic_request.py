@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -83,12 +84,18 @@ async def test_only_fields_that_the_request_sets_are_sent() -> None:
 
 async def test_a_conversation_with_calls_results_and_pictures_is_sent() -> None:
     messages = (
-        Message("user", parts=(Part("text", "What is this?"), Part("image", data=b"\xff\xd8\xff..."))),
         Message(
-            "assistant", "Let me see.", tool_calls=(ToolCall("a", "weather", '{"city": 1}'), ToolCall("b", "clock", ""))
+            "user", parts=(Part("text", "What is this?"), Part("text", " "), Part("image", data=b"\xff\xd8\xff..."))
         ),
-        Message("tool", "rain", tool_call_id="a"),
+        Message(
+            "assistant",
+            "Let me see.",
+            tool_calls=(ToolCall("functions.weather:0", "weather", '{"city": 1}'), ToolCall("b", "clock", "")),
+        ),
+        Message("tool", "rain", tool_call_id="functions.weather:0"),
         Message("tool", "", tool_call_id="b"),
+        Message("assistant", "\n\n", tool_calls=(ToolCall("c", "clock", ""),)),
+        Message("tool", "noon", tool_call_id="c"),
         Message("user", "And?"),
     )
     picture = {"type": "base64", "media_type": "image/jpeg", "data": "/9j/Li4u"}
@@ -101,15 +108,22 @@ async def test_a_conversation_with_calls_results_and_pictures_is_sent() -> None:
             "role": "assistant",
             "content": [
                 {"type": "text", "text": "Let me see."},
-                {"type": "tool_use", "id": "a", "name": "weather", "input": {"city": 1}},
+                {"type": "tool_use", "id": "functions_weather_0", "name": "weather", "input": {"city": 1}},
                 {"type": "tool_use", "id": "b", "name": "clock", "input": {}},
             ],
         },
         {
             "role": "user",
             "content": [
-                {"type": "tool_result", "tool_use_id": "a", "content": "rain"},
+                {"type": "tool_result", "tool_use_id": "functions_weather_0", "content": "rain"},
                 {"type": "tool_result", "tool_use_id": "b"},
+            ],
+        },
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "clock", "input": {}}]},
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "c", "content": "noon"},
                 {"type": "text", "text": "And?"},
             ],
         },
@@ -127,7 +141,8 @@ async def test_a_conversation_with_calls_results_and_pictures_is_sent() -> None:
     ],
 )
 async def test_tools_and_how_they_are_chosen_are_sent(choice: ToolChoice, parallel: bool, sent: object) -> None:
-    said = await body(Request(HELLO, tools=(WEATHER, CLOCK), tool_choice=choice, parallel_tool_calls=parallel))
+    untyped = replace(WEATHER, parameters=json.dumps({"properties": SCHEMA["properties"]}))
+    said = await body(Request(HELLO, tools=(untyped, CLOCK), tool_choice=choice, parallel_tool_calls=parallel))
     assert said["tools"] == [
         {"name": "weather", "description": "Tells it.", "input_schema": SCHEMA, "strict": True},
         {"name": "clock", "input_schema": {"type": "object", "properties": {}}},
@@ -144,8 +159,15 @@ async def test_thinking_is_requested_except_where_the_api_refuses_it() -> None:
         Message("tool", "noon", tool_call_id="a"),
     )
     forced = Request(HELLO, tools=(CLOCK,), tool_choice=ToolChoice("required"))
-    for request in (Request(result), forced):
+    drawn = [Request(HELLO, Sampling(**each)) for each in ({"temperature": 0.5}, {"top_k": 7}, {"top_p": 0.9})]
+    for request in (Request(result), forced, *drawn):
         assert "thinking" not in await body(request, thinking=thinking)
+
+
+async def test_thinking_leaves_room_for_the_answer() -> None:
+    assert (await body(Request(HELLO), thinking=THINKING))["max_tokens"] == 4_096 + 1_024
+    assert "thinking" in await body(Request(HELLO, Sampling(max_tokens=1_025)), thinking=THINKING)
+    assert "thinking" not in await body(Request(HELLO, Sampling(max_tokens=1_024)), thinking=THINKING)
 
 
 async def test_a_schema_and_extra_fields_share_an_object() -> None:

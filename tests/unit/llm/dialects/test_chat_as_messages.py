@@ -22,8 +22,8 @@ PDF = base64.b64encode(b"%PDF-1.7 and more").decode()
 MARK = {"type": "ephemeral", "ttl": "1h"}
 THINKING = {"type": "enabled", "budget_tokens": 2_048}
 THOUGHT = {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}
-CALL = {"id": "a", "type": "function", "function": {"name": "clock", "arguments": "{}"}}
-RESULT = {"role": "tool", "tool_call_id": "a", "content": "noon"}
+CALL = {"id": "a:0", "type": "function", "function": {"name": "clock", "arguments": "{}"}}
+RESULT = {"role": "tool", "tool_call_id": "a:0", "content": "noon"}
 TOOLS = [{"type": "function", "function": {"name": "clock", "parameters": {"type": "object"}}}]
 ASKED = {"role": "user", "content": "Time?"}
 
@@ -63,9 +63,9 @@ async def test_marks_of_the_prompt_cache_stay_where_the_caller_set_them() -> Non
     )
     assert said["system"] == [{"type": "text", "text": "Be brief."}, marked]
     assert said["messages"][0]["content"] == [{"type": "text", "text": "Hello.", "cache_control": MARK}]
-    assert said["messages"][1]["content"] == [{"type": "tool_use", "id": "a", "name": "clock", "input": {}}]
+    assert said["messages"][1]["content"] == [{"type": "tool_use", "id": "a_0", "name": "clock", "input": {}}]
     noon = [{"type": "text", "text": "noon"}]
-    result = {"type": "tool_result", "tool_use_id": "a", "content": noon, "cache_control": MARK}
+    result = {"type": "tool_result", "tool_use_id": "a_0", "content": noon, "cache_control": MARK}
     assert said["messages"][2]["content"] == [result]
     assert [tool.get("cache_control") for tool in said["tools"]] == [None, MARK]
     assert said["cache_control"] == MARK
