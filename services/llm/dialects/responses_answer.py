@@ -34,7 +34,12 @@ _PARTS = {  # by the kind of a part: its field, the events of it, the events of 
     ),
 }
 _WITHOUT_CALL = ("message", "reasoning")
-_TYPES = {"rate_limit_exceeded": "rate_limit_error", "server_error": "api_error"}
+_TYPES = {
+    "rate_limit_exceeded": "rate_limit_error",
+    "server_error": "api_error",
+    "too_many_requests": "rate_limit_error",
+}
+_OF_REQUESTS = ("invalid_", "image", "_policy", "_mismatch")  # in codes of what is wrong with a request
 
 
 class ResponsesAnswer(Answer):
@@ -74,7 +79,7 @@ class ResponsesAnswer(Answer):
         elif kind in ("response.completed", "response.incomplete"):
             self._finish(data["response"])
         elif kind in ("response.failed", "error"):
-            self._fail(data["response"]["error"] if kind == "response.failed" else data)
+            self._fail(data["response"]["error"] if kind == "response.failed" else data.get("error") or data)
         elif "_call." in kind:  # a tool of the provider's is at work
             more.others += 1
 
@@ -108,9 +113,9 @@ class ResponsesAnswer(Answer):
     def _fail(self, error: Any) -> None:
         """Fail with an error in the form of other APIs' stream errors."""
         said: dict[str, Any] = error if isinstance(error, dict) else {}
-        code = str(said.get("code") or "")
-        kind = _TYPES.get(code, "invalid_request_error" if code.startswith(("invalid_", "image_")) else code)
-        shown = {"type": kind, "message": said.get("message"), "param": said.get("param")}
+        code = str(said.get("code") or said.get("type") or "")
+        kind = _TYPES.get(code, "invalid_request_error" if any(part in code for part in _OF_REQUESTS) else code)
+        shown = {"type": kind, "code": said.get("code"), "message": said.get("message"), "param": said.get("param")}
         self.error = json.dumps({"error": shown})
         raise BadEvent
 

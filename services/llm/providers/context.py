@@ -16,7 +16,8 @@ _CODES = ("context_length_exceeded", "exceed_context_size_error")  # OpenAI's, l
 _FEWEST_BYTES = 2  # of a word, with the blank behind it
 _MOST_READ = 2_048  # characters of what a provider says: each number may be followed by a second one far behind it
 _MOST_SHOWN = 400  # characters of what a provider says
-# What providers say, with the numbers: OpenAI, vLLM and OpenRouter; OpenAI; Anthropic, twice; Gemini; Mistral.
+# What providers say, with the numbers: OpenAI, vLLM and OpenRouter; OpenAI; Anthropic, twice; Gemini; Mistral; xAI;
+# SGLang; Kimi.
 _NUMBERS = tuple(
     re.compile(pattern, re.IGNORECASE | re.DOTALL)
     for pattern in (
@@ -27,12 +28,16 @@ _NUMBERS = tuple(
         r"exceed context limit: (?P<tokens>\d+) \+ (?P<answer>\d+) > (?P<limit>\d+)",
         r"token count \(?(?P<tokens>\d+)\)? exceeds the maximum number of tokens allowed \(?(?P<limit>\d+)",
         r"prompt contains (?P<tokens>\d+) tokens.*? (?P<limit>\d+) maximum context length",
+        r"maximum prompt length is (?P<limit>\d+) but the request contains (?P<tokens>\d+)",
+        r"input \((?P<tokens>\d+) tokens\) is longer than the model's context length \((?P<limit>\d+)",
+        r"exceeded model token limit: (?P<limit>\d+) \(requested: (?P<tokens>\d+)",
     )
 )
-# The same without them: vLLM and others; OpenAI's Responses, llama.cpp; Bedrock.
+# The same without them: vLLM and others; OpenAI's Responses, llama.cpp; Bedrock; LM Studio; MiniMax; Qwen.
 _WORDS = re.compile(
     r"maximum context length|exceeds? (?:the|model's) (?:context window|available context size)"
-    r"|input is too long for requested model",
+    r"|input is too long for requested model|greater than the context length|context window exceeds limit"
+    r"|range of input length should be",
     re.IGNORECASE,
 )
 

@@ -9,8 +9,8 @@ https://learn.microsoft.com/azure/ai-foundry/openai/concepts/content-filter; Ope
 https://openrouter.ai/docs/api/reference/errors-and-debugging; Anthropic: https://docs.claude.com/en/api/errors; Gemini:
 https://ai.google.dev/gemini-api/docs/troubleshooting; Mistral: https://docs.mistral.ai/api (`guardrails`);
 Bedrock: https://docs.aws.amazon.com/bedrock/latest/APIReference/CommonErrors.html; DeepSeek:
-https://api-docs.deepseek.com/quick_start/error_codes; Qwen: https://help.aliyun.com/model-studio/error-code; xAI and
-others: LiteLLM's `exception_mapping_utils.py`.
+https://api-docs.deepseek.com/quick_start/error_codes; Kimi: https://platform.moonshot.ai/docs/api/errors; Qwen:
+https://help.aliyun.com/model-studio/error-code; xAI and others: LiteLLM's `exception_mapping_utils.py`.
 """
 
 from __future__ import annotations
@@ -73,6 +73,9 @@ _ROWS = (
                 "moderation_blocked",  # OpenAI
                 "flagged_input",  # OpenRouter, in `metadata`
                 "refusal",  # OpenRouter
+                "image_content_policy_violation",  # OpenAI's Responses
+                "bio_policy",
+                "misalignment_policy_violation",
                 "data_inspection_failed",  # Qwen
                 "DataInspectionFailed",
             }
@@ -91,7 +94,15 @@ _ROWS = (
     _Row(
         Meaning.FUNDS,
         (400, 403, 429),
-        frozenset({"insufficient_quota", "billing_error", "billing_hard_limit_reached"}),  # OpenAI, Anthropic
+        frozenset(
+            {
+                "insufficient_quota",  # OpenAI
+                "billing_hard_limit_reached",
+                "billing_error",  # Anthropic
+                "exceeded_current_quota_error",  # Kimi
+                "Arrearage",  # Qwen
+            }
+        ),
         _words(
             "^your credit balance is too low",  # Anthropic
             "^you have reached your specified",

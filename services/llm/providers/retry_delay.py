@@ -66,7 +66,7 @@ def _delay(value: str, now: datetime) -> float | None:
     if value and duration:
         return sum(float(part or 0) * unit for part, unit in zip(duration.groups(), _UNITS_S, strict=True))
     for read in (datetime.fromisoformat, parsedate_to_datetime):
-        with suppress(ValueError, TypeError):
+        with suppress(ValueError, TypeError, OverflowError):
             return (read(value) - now).total_seconds()
     return None
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from services.llm.engine import Finish, FinishReason, Request, ToolCallDelta, Usage
-from services.llm.errors import EngineBusy, EngineDown
+from services.llm.errors import ContentRefused, EngineBusy, EngineDown, RequestRefused
 from services.runtime.errors import InvalidInput, ServiceError
 from tests.recorded_response import (
     CALL,
@@ -133,6 +133,9 @@ FAILURES: dict[str, tuple[dict[str, Any], type[ServiceError]]] = {
     "server": ({"code": "server_error", "message": "Oh."}, EngineDown),
     "prompt": ({"code": "invalid_prompt", "message": "No."}, InvalidInput),
     "picture": ({"code": "image_too_large", "message": "No."}, InvalidInput),
+    "file": ({"code": "empty_image_file", "message": "No."}, RequestRefused),
+    "policy": ({"code": "image_content_policy_violation", "message": "No."}, ContentRefused),
+    "Azure, rate": ({"code": "too_many_requests", "message": "Slow down."}, EngineBusy),
     "none": ({"code": None, "message": ""}, EngineDown),
 }
 
@@ -141,7 +144,8 @@ FAILURES: dict[str, tuple[dict[str, Any], type[ServiceError]]] = {
 async def test_a_failure_before_the_first_text_is_an_error_of_its_kind(name: str) -> None:
     error, kind = FAILURES[name]
     failed = {"type": "response.failed", "response": response("failed", error=error)}
-    for event in (failed, {"type": "error", "param": None, **error}):
+    nested = {"type": "error", "error": {"type": error["code"], "param": None, **error}}  # as OpenAI's server sends it
+    for event in (failed, {"type": "error", "param": None, **error}, nested):
         with pytest.raises(kind):
             await answer(sent([*begun(), event]), Request(HELLO))
 

@@ -57,6 +57,26 @@ SAID: dict[str, tuple[dict[str, Any], tuple[int, int] | None]] = {
         {"message": "Prompt contains 40000 tokens, too large for model with 32768 maximum context length"},
         (32_768, 40_000),
     ),
+    "xAI": (
+        {"message": "This model's maximum prompt length is 131072 but the request contains 537812 tokens."},
+        (131_072, 537_812),
+    ),
+    "SGLang": (
+        {"message": "The input (70000 tokens) is longer than the model's context length (65536 tokens)."},
+        (65_536, 70_000),
+    ),
+    "Kimi": (
+        {"message": "Invalid request: Your request exceeded model token limit: 262144 (requested: 291351)"},
+        (262_144, 291_351),
+    ),
+    "LM Studio": (
+        {
+            "message": "The number of tokens to keep from the initial prompt is greater than the context length."
+        },
+        None,
+    ),
+    "MiniMax": ({"message": "invalid params, context window exceeds limit"}, None),
+    "Qwen": ({"message": "Range of input length should be [1, 30000]"}, None),
     "llama.cpp": (
         {
             "message": "the request exceeds the available context size, try increasing it",

@@ -84,6 +84,12 @@ _REFUSALS: Mapping[str, tuple[int, Any, type[ServiceError]]] = {
     "Mistral, the model": (400, {"type": "invalid_model", "message": "Invalid model: x"}, ModelNotAtProvider),
     "DeepSeek, flagged": (400, {"error": {"message": "Content Exists Risk"}}, ContentRefused),
     "DeepSeek, its account": (402, {"error": {"message": "Insufficient Balance"}}, ProviderRefused),
+    "Kimi, its account": (
+        429,
+        {"error": {"type": "exceeded_current_quota_error", "message": "…"}},
+        ProviderRefused,
+    ),
+    "Qwen, its account": (400, {"error": {"code": "Arrearage", "message": "Access denied …"}}, ProviderRefused),
     "DeepSeek, the model": (400, {"error": {"message": "Model Not Exist"}}, ModelNotAtProvider),
     "xAI, flagged": (403, {"code": "x", "error": "Content violates usage guidelines."}, ContentRefused),
     "a page": (404, "<html>404</html>", ModelNotAtProvider),

@@ -21,6 +21,7 @@ NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
         ("nan", DEFAULT_RETRY_S),
         ("Thu, 01 Jan 2026 12:00:30 GMT", 30),
         ("Thu, 01 Jan 2026 11:00:00 GMT", 0),
+        ("Thu, 01 Jan 2026 12:00:30 +99999999999999", DEFAULT_RETRY_S),
         ("soon", DEFAULT_RETRY_S),
         ("", DEFAULT_RETRY_S),
     ],
