@@ -59,11 +59,14 @@ async def read_form(exchange: Exchange) -> MultipartForm:
     async def stream() -> AsyncGenerator[bytes, None]:
         yield body
 
-    parser = _InMemory(Headers({"content-type": kind}), stream(), max_files=1, max_fields=_MOST_FIELDS)
     try:
-        form = await parser.parse()
+        async with aclosing(stream()) as pieces:
+            parser = _InMemory(Headers({"content-type": kind}), pieces, max_files=1, max_fields=_MOST_FIELDS)
+            form = await parser.parse()
     except MultiPartException as error:
         raise InvalidInput("body", "a form with one file", error.message) from None
+    except UnicodeError:  # some of Python's codecs have errors that the parser does not expect
+        raise InvalidInput("content-type", "a charset of texts", kind) from None
     try:
         return await _read(form)
     finally:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from hedgerow.cache.v1 import cache_pb2
+from services.gateway.http.endpoints import embedding
 from services.gateway.http.endpoints.embedding import Embedding
 from services.runtime.errors import InvalidInput, NotSupported, ServiceError, Unavailable
 from tests.unit.gateway.answer.scene import EVERYTHING
@@ -46,6 +47,20 @@ async def test_the_nearest_come_first_and_the_model_says_that_it_is_a_cosine() -
         (0, "stone"),
     ]
     assert [each["relevance_score"] for each in answer["results"]] == pytest.approx([0.96, 0.8, 0], abs=1e-6)
+
+
+async def test_vectors_are_written_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = list[str]()
+
+    async def give_way(tenant: str) -> None:
+        turns.append(tenant)
+
+    monkeypatch.setattr(embedding, "give_way", give_way)
+    status, answer = await replied(Embedding(admission(Bills()), Cache()).embed, input=["fruit"] * 255 + ["stone"])
+    assert (status, answer["model"], answer["usage"]) == (200, "mini", {"prompt_tokens": 320, "total_tokens": 320})
+    assert [each["index"] for each in answer["data"]] == list(range(256))
+    assert [answer["data"][index]["embedding"] for index in (0, 255)] == [[1, 0], [-1, 0]]
+    assert len(turns) == 64
 
 
 async def test_documents_may_be_objects_and_only_the_best_may_be_asked_for() -> None:

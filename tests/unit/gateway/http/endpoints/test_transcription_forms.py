@@ -44,6 +44,11 @@ async def test_a_recording_is_found_however_its_file_is_named(disposition: str, 
     assert (form.file, form.fields.text("model")) == (SOUND, "whisper-1")
 
 
+async def test_a_charset_that_is_none_of_texts_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="content-type: a charset"):
+        await read_form(exchange(written('name="file"'), b"multipart/form-data; boundary=B; charset=undefined"))
+
+
 async def test_a_form_without_a_recording_is_refused() -> None:
     with pytest.raises(InvalidInput, match="file: a file, got none"):
         await read_form(exchange(written('name="sound"; filename="a.wav"'), b"multipart/form-data; boundary=B"))
