@@ -42,8 +42,8 @@ def pull(
 def remove(name: str, progress: Report = ignore) -> list[Path]:
     """Remove a model and its downloads. Returns the removed folders. Raises `UnknownModel`."""
     wanted = entry(name)
-    found = [folder for folder in (cache_folder() / name, partial_folder() / name) if folder.exists()]
     with locked(name, progress):
+        found = [folder for folder in (cache_folder() / name, partial_folder() / name) if folder.exists()]
         for folder in found:
             shutil.rmtree(folder)
         forget_downloads(wanted)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from launcher.catalog import NotPulled, Step, UnknownModel, cache_folder, entries, entry, home, path
+from launcher.catalog import NotPulled, Step, UnknownModel, cache_folder, entries, entry, home, path, pulling
 from launcher.catalog.screen import shown
-from launcher.catalog.store import MANIFEST, PlacedManifest, damage, described, is_whole
+from launcher.catalog.store import MANIFEST, PlacedManifest, damage, described, is_whole, partial_folder
 from launcher.meshfile.catalog import missing_models
 from tests.unit.launcher.meshfile.test_reading import file_of, problem_lines
 
@@ -101,6 +103,22 @@ def test_a_model_of_another_version_or_size_is_not_whole(cache: Path) -> None:
     (folder / "config.json").write_text("{}")
     assert not is_whole(wanted, folder)
     assert list(damage(folder)) == ["config.json"]
+
+
+def test_a_model_that_is_placed_while_its_removal_waits_is_removed(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (partial_folder() / "whisper-base").mkdir(parents=True)
+
+    @contextmanager
+    def locked(*_: object) -> Iterator[None]:
+        (partial_folder() / "whisper-base").rmdir()
+        placed(cache, "whisper-base")
+        yield
+
+    monkeypatch.setattr(pulling, "locked", locked)
+    assert pulling.remove("whisper-base") == [cache / "whisper-base"]
+    assert not home("whisper-base").exists()
 
 
 @pytest.mark.parametrize("broken", ["", "[]", "{}", '{"files": 3}', '{"files": {"a": {"sha": 1}}}', "\0"])
