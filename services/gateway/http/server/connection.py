@@ -6,6 +6,8 @@ from __future__ import annotations
 import asyncio
 import select
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 import httptools
@@ -19,6 +21,8 @@ from services.gateway.settings.http import HttpSettings
 from services.runtime.security.tls import caller_in
 
 _RAW = 2  # bytes on the wire for each one that counts of a head, whose blanks and line ends do not: more are refused
+_MOST_WAITING = 64  # requests of one connection behind the one that is answered: one of 20 bytes becomes 3 KB
+_READ_BYTES = 1_048_576  # that a client reads in `write_ms` at least, where so many wait
 PEER = "peer_identity"  # in a request's scope: the identity that its caller's certificate proves
 PROVEN = "proven"  # in a request's scope: is called where a tenant's credential has been accepted
 MOVES_S = 1.0  # for clients with open connections to come to the server that takes over
@@ -42,7 +46,7 @@ class Connection(HttpToolsProtocol):
         super().__init__(config, state, {})
         self._shared = state
         self._limits, self._in_head, self._head_bytes = limits, True, 0
-        self._ended = False  # whether a request's last byte was in this read
+        self._in_body = False  # whether some of a body, or a request's last byte, was in this read
         self._cycles = deque[RequestResponseCycle]()  # the requests whose answers are not over; the first one runs
         self._last_words = b""  # the refusal that ends the connection once these are answered
         self._offered = b""  # the head of a request that offers another protocol, without the offer
@@ -84,19 +88,18 @@ class Connection(HttpToolsProtocol):
         if self._last_words:
             return
         self._unset_keepalive_if_required()
-        self._ended = False
+        self._in_body = False
         try:
             self._parse(data)
         except httptools.HttpParserError:
             self.send_400_response("Invalid HTTP request received.")
         if self.transport.is_closing() or self._last_words:
             return
-        if self._in_head:
-            if not self._ended:  # else most of the read may be the request before
-                self._head_bytes += len(data)
-            if self._head_bytes > _RAW * self._limits.max_header_bytes:
-                self._refuse_head()
-        elif self.timeout_keep_alive_task is None and self.cycle.response_complete:
+        if not self._in_body:  # else most of the read may be that
+            self._head_bytes += len(data)
+        if self._head_bytes > _RAW * self._limits.max_header_bytes:
+            self._refuse_head()
+        elif not self._in_head and self.timeout_keep_alive_task is None and self.cycle.response_complete:
             self._arm("head", self._limits.header_ms)  # blank lines between requests are no request
 
     def _parse(self, data: bytes) -> None:
@@ -118,9 +121,20 @@ class Connection(HttpToolsProtocol):
         if not self._cycles:  # else it may be the server that does not read on
             self._arm("head", self._limits.header_ms)
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._in_head:  # trailers are no headers (RFC 9110, 6.5.1)
+            super().on_header(name, value)
+
+    def on_body(self, body: bytes) -> None:
+        self._in_body, self._head_bytes = True, 0
+        super().on_body(body)
+
     def on_headers_complete(self) -> None:
         if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > self._limits.max_header_bytes:
             self._refuse_head()
+            raise ValueError("a request that is refused")
+        if len(self._cycles) > _MOST_WAITING:
+            self.send_400_response(f"At most {_MOST_WAITING} requests may wait behind another on a connection.")
             raise ValueError("a request that is refused")
         if self.parser.should_upgrade():
             self._offered = self._without_offer()
@@ -136,12 +150,14 @@ class Connection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         if not self._offered:
-            self._ended = True
+            self._in_body = True
             super().on_message_complete()
 
     def on_response_complete(self) -> None:
         self._cycles.popleft()
         super().on_response_complete()
+        if self.transport.is_closing():
+            self._expect_reading()
         if self._cycles or self.transport.is_closing():
             return
         self._shared.slots.idle(self)
@@ -196,11 +212,26 @@ class Connection(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._arm("write", self._limits.write_ms)
+        self._expect_reading()
 
     def resume_writing(self) -> None:
-        self._disarm("write")
+        if not self.transport.is_closing():  # else the rest has to be read as well
+            self._disarm("write")
         super().resume_writing()
+
+    def eof_received(self) -> None:
+        self._expect_reading()  # the transport closes when all is sent
+
+    def _expect_reading(self) -> None:
+        """Close it where the client does not read what waits to be sent."""
+        self._arm("write", self._limits.write_ms, partial(self._check_reading, self.transport.get_write_buffer_size()))
+
+    def _check_reading(self, before: int) -> None:
+        del self._timers["write"]
+        if before - self.transport.get_write_buffer_size() < _READ_BYTES:
+            self.transport.abort()
+        else:
+            self._expect_reading()
 
     def timeout_keep_alive_handler(self) -> None:
         if not self.transport.is_closing():
@@ -228,18 +259,22 @@ class Connection(HttpToolsProtocol):
             self._cycles.pop()
             self.pipeline.popleft()  # the last one that came
         elif broken and broken.response_started:
-            self.transport.close()
+            self._close()
         elif broken or not self._cycles:
             self._say_last_words()
 
     def _say_last_words(self) -> None:
         self.transport.write(self._last_words)
-        self.transport.close()
+        self._close()
 
-    def _arm(self, name: str, after_ms: float) -> None:
-        """Start a timer; an active one with the same name stays."""
+    def _close(self) -> None:
+        self.transport.close()
+        self._expect_reading()
+
+    def _arm(self, name: str, after_ms: float, act: Callable[[], None] | None = None) -> None:
+        """Start a timer that closes the connection, or does what `act` does; an active one with the same name stays."""
         if name not in self._timers:
-            self._timers[name] = self.loop.call_later(after_ms / 1000, self.transport.abort)
+            self._timers[name] = self.loop.call_later(after_ms / 1000, act or self.transport.abort)
 
     def _disarm(self, name: str) -> None:
         if timer := self._timers.pop(name, None):

@@ -53,7 +53,8 @@ class _Transport(asyncio.Transport):
 
     def __init__(self) -> None:
         super().__init__()
-        self.written, self.closing, self.paused = bytearray(), False, False
+        self.written, self.closing, self.aborted, self.paused = bytearray(), False, False, False
+        self.unsent = 0  # bytes that the client has not read
         self.received: socket.socket | None = None  # has what has come and is not read
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -69,7 +70,11 @@ class _Transport(asyncio.Transport):
     def close(self) -> None:
         self.closing = True
 
-    abort = close
+    def abort(self) -> None:
+        self.closing = self.aborted = True
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
 
     def pause_reading(self) -> None:
         self.paused = True

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable
 
 import pytest
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from services.gateway.settings.http import HttpSettings
 from tests.unit.gateway.http.wire import Application, Request, Wire
@@ -202,4 +203,78 @@ async def test_an_answer_that_has_not_begun_says_that_a_server_that_stops_closes
     await wire.send()
     assert b"connection: close" in wire.transport.written
     assert wire.transport.closing
+    await wire.end()
+
+
+_CHUNKED = b"POST /one HTTP/1.1\r\nhost: g\r\nx-user: a\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n"
+
+
+async def test_trailers_are_no_headers() -> None:
+    wire = Wire(application := Application())
+    await wire.send(_CHUNKED + b"x-user: b\r\nx-more: c\r\n\r\n")
+    assert wire.statuses == [200]
+    await wire.end()
+    names = [name for name, _ in application.scopes[0]["headers"]]
+    assert names == [b"host", b"x-user", b"transfer-encoding"]
+    assert dict(application.scopes[0]["headers"])[b"x-user"] == b"a"
+
+
+async def _answers_at_once(scope: Scope, receive: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+    await send({"type": "http.response.body", "body": b""})
+
+
+@pytest.mark.parametrize("trailers", [[b"x: ", *[b"x" * 10_000] * 14], [b"x: y\r\n" * 2_000] * 14])
+@pytest.mark.parametrize(("application", "statuses"), [(Application, [431]), (lambda: _answers_at_once, [200, 431])])
+async def test_trailers_have_the_limit_of_headers(
+    application: Callable[[], ASGIApp], statuses: list[int], trailers: list[bytes]
+) -> None:
+    wire = Wire(application())
+    await wire.send(_CHUNKED, *trailers)
+    assert wire.statuses == statuses
+    assert wire.transport.closing
+    await wire.end()
+
+
+async def test_few_requests_may_wait_behind_another() -> None:
+    wire = Wire(application := Application())
+    application.answers.clear()
+    await wire.send(b"GET / HTTP/1.1\r\n\r\n" * 1_000)
+    assert len(wire.connection.pipeline) == 64
+    application.answers.set()
+    for _ in range(65):
+        await wire.send()
+    assert wire.statuses == [200] * 65 + [400]
+    assert wire.transport.closing
+    await wire.end()
+
+
+async def test_a_client_that_reads_slowly_is_no_client_that_reads_nothing() -> None:
+    wire = Wire(Application(), HttpSettings(write_ms=100))
+    wire.transport.unsent = 4_000_000
+    wire.connection.pause_writing()
+    for left in (2_900_000, 1_800_000, 700_000):
+        await asyncio.sleep(0.09)
+        wire.transport.unsent = left
+        await asyncio.sleep(0.01)
+        assert not wire.transport.aborted
+    await asyncio.sleep(0.11)
+    assert wire.transport.aborted
+    await wire.end()
+
+
+@pytest.mark.parametrize("leaves", [False, True], ids=["after the last answer", "when the client sends no more"])
+async def test_a_connection_that_closes_does_not_wait_for_a_client_that_reads_nothing(leaves: bool) -> None:
+    wire = Wire(Application(), HttpSettings(write_ms=100))
+    wire.transport.unsent = 1_000
+    await wire.send(_post(b"a", *([] if leaves else [b"connection: close\r\n"])))
+    if leaves:
+        wire.connection.eof_received()
+        wire.transport.close()
+    wire.connection.pause_writing()
+    wire.connection.resume_writing()  # most has been sent
+    await asyncio.sleep(0.09)
+    assert not wire.transport.aborted
+    await asyncio.sleep(0.02)
+    assert wire.transport.aborted
     await wire.end()
