@@ -78,8 +78,7 @@ class Endpoint:
                 status = await self._fail(exchange, Unavailable("the gateway is stopping"))
             except Exception as error:  # the boundary: every other exception becomes a status
                 self._record_end(scope, started, error)
-                with suppress(Left):
-                    status = await self._fail(exchange, error)
+                status = await self._fail(exchange, error)
             finally:
                 exchange.admitted()
                 if status >= 400:
@@ -105,8 +104,10 @@ class Endpoint:
 
     async def _fail(self, exchange: Exchange, error: Exception) -> int:
         failure = error_response(error)
-        await exchange.fail(failure, self.shape(failure))
-        return failure.status
+        with suppress(Left):
+            await exchange.fail(failure, self.shape(failure))
+            return failure.status
+        return _LEFT
 
 
 def check_page(headers: Mapping[str, str], origins: Collection[str], *, loopback: bool) -> None:

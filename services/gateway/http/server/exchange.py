@@ -44,10 +44,18 @@ def _by_name(lines: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     (RFC 9110, 5.3)."""
     found: dict[str, str] = {}
     for raw, value in lines:
-        name, text = raw.decode("latin-1"), value.decode("latin-1")
+        name, text = raw.decode("latin-1"), _decoded(value)
         before = found.get(name) if name.startswith(FOR_PROVIDERS) else None
         found[name] = f"{before}, {text}" if before and before != text else text
     return found
+
+
+def _decoded(value: bytes) -> str:
+    """A header's text: UTF-8, as clients send names of their tenants and end users, or else Latin-1."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
 
 
 @dataclass(slots=True)
@@ -115,7 +123,7 @@ class Exchange:
             authorization = f"Bearer {key}"
         credentials = [("authorization", authorization)] if authorization else []
         passed = (header for header in self.scope["headers"] if header[0] in _PASSED_ON)
-        return (*credentials, *((name.decode(), value.decode("latin-1")) for name, value in passed))
+        return (*credentials, *((name.decode(), _decoded(value)) for name, value in passed))
 
     @property
     def is_anthropics(self) -> bool:
@@ -149,7 +157,7 @@ class Exchange:
         if (encoding := self.headers.get("content-encoding", "").strip().lower()) not in ("", "identity"):
             raise NotJson("content-encoding", "identity: no compressed body", encoding)
         most, within_ms, intake = self.bounds.most_bytes, self.bounds.within_ms, self.bounds.intake
-        if (length := self.headers.get("content-length", "0")).isdecimal() and int(length) > most:
+        if (length := self.headers.get("content-length", "").lstrip("0")).isdecimal() and int(length) > most:
             raise BodyTooLarge("body", f"at most {most} bytes", f"{length} bytes")
         try:
             async with asyncio.timeout(within_ms / 1000):

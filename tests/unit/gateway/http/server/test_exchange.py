@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,11 +20,11 @@ pytestmark = pytest.mark.paused
 LIMITS = HttpSettings(max_body_bytes=1_024)
 
 
-def head(length: int, *headers: str) -> bytes:
+def head(length: int | str, *headers: str) -> bytes:
     return typed("application/json", length, *headers)
 
 
-def typed(kind: str, length: int, *headers: str) -> bytes:
+def typed(kind: str, length: int | str, *headers: str) -> bytes:
     content_type = (f"content-type: {kind}",) if kind else ()
     lines = ("POST / HTTP/1.1", "host: g", *content_type, f"content-length: {length}", *headers)
     return "\r\n".join((*lines, "", "")).encode()
@@ -57,6 +58,26 @@ async def test_a_client_that_expects_100_continue_gets_it_where_its_body_is_read
     assert await statuses(read, head(2, "expect: 100-continue"), b"{}") == [100, 200]
 
 
+async def test_a_length_may_begin_with_any_number_of_zeros() -> None:
+    assert await statuses(read, head("0" * 5_000 + "2"), b"{}") == [200]
+
+
+async def test_a_client_may_leave_a_server_that_stops_before_its_body_is_there(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def waits(exchange: Exchange) -> None:
+        await asyncio.Event().wait()
+
+    wire = Wire(Endpoint("/", waits, ErrorResponse.openai, None, LIMITS, False, False, True))
+    await wire.send(head(10))
+    (serving,) = wire.state.tasks
+    serving.cancel()
+    await wire.send()
+    with caplog.at_level("ERROR", "uvicorn.error"):
+        await wire.end()
+    assert not caplog.records
+
+
 @pytest.mark.parametrize(("encoding", "status"), [("gzip", 415), ("br", 415), ("identity", 200)])
 async def test_a_compressed_body_is_refused_for_what_it_is(encoding: str, status: int) -> None:
     wire = Wire(Endpoint("/", read, ErrorResponse.openai, None, LIMITS, False, False, True))
@@ -78,6 +99,19 @@ async def test_a_header_for_providers_that_comes_in_several_lines_is_one_list() 
     await statuses(noted, head(2, *beta, *version, "x-hedgerow-tier: fast", "x-hedgerow-tier: auto"), b"{}")
     assert (seen["anthropic-beta"], seen["anthropic-version"]) == ("a, b,c", "2023-06-01")
     assert seen["x-hedgerow-tier"] == "auto"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+async def test_names_in_headers_are_those_of_a_body(encoding: str) -> None:
+    seen: list[object] = []
+
+    async def noted(exchange: Exchange) -> None:
+        seen.extend((exchange.headers["x-hedgerow-end-user"], *exchange.metadata))
+        await read(exchange)
+
+    names = head(2, "x-hedgerow-end-user: André", "x-hedgerow-tenant: André").decode().encode(encoding)
+    await statuses(noted, names, b"{}")
+    assert seen == ["André", ("x-hedgerow-tenant", "André")]
 
 
 @pytest.mark.parametrize(
