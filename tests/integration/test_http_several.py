@@ -70,7 +70,7 @@ async def test_openais_client_has_as_many_choices_as_it_asks_for(openai_: AsyncO
     assert all(b'"n"' not in request.original.body for request in llm.requests)
 
 
-async def test_choices_stream_by_their_index_and_end_once(openai_: AsyncOpenAI) -> None:
+async def test_choices_stream_by_their_index_and_end_once(openai_: AsyncOpenAI, http: httpx.AsyncClient) -> None:
     stream = await openai_.chat.completions.create(**QUESTION, n=3, stream=True, stream_options={"include_usage": True})
     chunks = [chunk async for chunk in stream]
     assert len({chunk.id for chunk in chunks}) == 1
@@ -86,6 +86,8 @@ async def test_choices_stream_by_their_index_and_end_once(openai_: AsyncOpenAI) 
     assert chunks[-1].usage
     assert chunks[-1].usage.completion_tokens == 6
     assert len(chunks[-1].model_extra["hedgerow"]["choices"]) == 3
+    served = [line for line in (await http.get("/metrics")).text.splitlines() if "http_seconds_count" in line]
+    assert any(f'route="{CHATS}",status="200"' in line for line in served), served
 
 
 async def test_a_stream_without_usage_has_the_account_beside_the_last_finish(http: httpx.AsyncClient) -> None:

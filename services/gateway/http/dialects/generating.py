@@ -172,7 +172,7 @@ class Generating:
         async def send(data: bytes, last: bool) -> None:
             await exchange.reply.begin()
             await exchange.reply.write(data, last=last)
-            watch.sent()
+            watch.sent(last=last)
 
         def came(message: pb.GenerateResponse) -> None:
             if _has_text(message):

@@ -44,9 +44,11 @@ class ConnectionWatch:
         """There was text."""
         self._came_at = self._loop.time()
 
-    def sent(self) -> None:
-        """Something was sent."""
+    def sent(self, *, last: bool = False) -> None:
+        """Something was sent. After the `last` of a reply the client may leave."""
         self._sent_at = self._loop.time()
+        if last:
+            self._stop()
 
     def __enter__(self) -> ConnectionWatch:
         self._start(self._until_left())
@@ -55,13 +57,16 @@ class ConnectionWatch:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._stop()
+        if self._why and self._task and isinstance(error, asyncio.CancelledError):
+            self._task.uncancel()
+            raise self._why from None
+
+    def _stop(self) -> None:
         if self._timer:
             self._timer.cancel()
         for task in self._working:
             task.cancel()
-        if self._why and self._task and isinstance(error, asyncio.CancelledError):
-            self._task.uncancel()
-            raise self._why from None
 
     async def _until_left(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
