@@ -24,6 +24,7 @@ from services.runtime.errors import InvalidInput, ServiceError
 from services.runtime.letters import UNSPACED
 
 _MOST_FIELDS = 64
+_MOST_BOUNDARIES = 128  # the parser takes its time for each, though most of a million would be no boundaries
 _TEXT = b"text/plain; charset=utf-8"
 _FORMATS = {"json": "json", "text": "text", "verbose_json": "verbose_json"}
 TranscribeReplies = AsyncGenerator[audio_pb2.TranscribeResponse, None]
@@ -55,6 +56,9 @@ async def read_form(exchange: Exchange) -> MultipartForm:
     if kind.partition(";")[0].strip().lower() != "multipart/form-data":
         raise NotJson("content-type", "multipart/form-data", kind.partition(";")[0] or "none")
     body = await exchange.body()
+    _, options = parse_options_header(kind)
+    if body.count(b"\r\n--" + options.get(b"boundary", b"")) > _MOST_BOUNDARIES:
+        raise InvalidInput("body", f"a form with at most {_MOST_FIELDS} fields and one file", "more")
 
     async def stream() -> AsyncGenerator[bytes, None]:
         yield body

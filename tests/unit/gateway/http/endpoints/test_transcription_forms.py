@@ -49,6 +49,12 @@ async def test_a_charset_that_is_none_of_texts_is_refused() -> None:
         await read_form(exchange(written('name="file"'), b"multipart/form-data; boundary=B; charset=undefined"))
 
 
+async def test_a_form_that_only_its_parser_would_not_take_for_more_parts_is_refused() -> None:
+    form = written('name="file"; filename="a"').replace(SOUND, b"\r\n--Bx" * 129)
+    with pytest.raises(InvalidInput, match="body: a form with at most 64 fields and one file, got more"):
+        await read_form(exchange(form, b"multipart/form-data; boundary=B"))
+
+
 async def test_a_form_without_a_recording_is_refused() -> None:
     with pytest.raises(InvalidInput, match="file: a file, got none"):
         await read_form(exchange(written('name="sound"; filename="a.wav"'), b"multipart/form-data; boundary=B"))
