@@ -154,8 +154,9 @@ _known_rules = lru_cache(_MOST_KNOWN)(_rules)
 
 
 def choices(original: chat_pb2.Original) -> int:
-    """How many answers a request asks for."""
-    return int(float(original.untranslated.get("n", 1)))  # JSON has 2.0 for 2
+    """How many answers a request asks for: of other APIs it is no field, and may be anything."""
+    chat = original.api == chat_pb2.API_CHAT_COMPLETIONS
+    return int(float(original.untranslated.get("n", 1))) if chat else 1  # JSON has 2.0 for 2
 
 
 def is_plain_text(original: chat_pb2.Original) -> bool:

@@ -156,6 +156,7 @@ def test_every_permission_has_a_field_that_needs_it() -> None:
 def test_several_answers_reserve_as_many_limits() -> None:
     request = chat(n=3, max_tokens=100)
     assert choices(request.original) == 3
+    assert choices(messages(n="all").original) == 1  # no field of that API
     assert _tokens(Question(request, prompt_tokens=7)) == 307
     assert _tokens(Question(chat(n=2), prompt_tokens=7)) == 7 + 2 * 256
     assert _tokens(Question(chat(max_tokens=100), prompt_tokens=7)) == 107
