@@ -14,7 +14,8 @@ class TooLarge(Exception):
 
 
 class EventParser:
-    """Finds the data of events in the pieces of a body. Names and ids of events are not looked at."""
+    """Finds the data of events in the pieces of a body, each as one line: JSON that is relayed must have no line end
+    where its provider put one between two values. Names and ids of events are not looked at."""
 
     def __init__(self, max_event_bytes: int):
         self._limit = max_event_bytes
@@ -48,7 +49,7 @@ class EventParser:
             self._data.append(line[len(_PREFIX) :].removeprefix(b" "))
             self._size += len(line)
             return None
-        event = b"\n".join(self._data).decode(errors="replace")
+        event = b" ".join(self._data).decode(errors="replace")
         self._data.clear()
         self._size = 0
         return event

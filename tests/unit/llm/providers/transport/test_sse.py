@@ -14,7 +14,7 @@ STREAM = (
     ": a comment\r\n\r\ndata: one\n\nevent: name\r\ndata: two\r\ndata:  lines\r\n\r\n\rid: 7\rdata:three\r\r"
     "data: für\n\ndata\n\ndata: never ended"
 ).encode()
-EVENTS = ["one", "two\n lines", "three", "für"]
+EVENTS = ["one", "two  lines", "three", "für"]
 
 
 def parsed(pieces: list[bytes], limit: int = 1_000) -> list[str]:
