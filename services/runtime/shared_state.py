@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from prometheus_client import Gauge
 from pydantic import AfterValidator, Field
 
+from services.runtime.line_limit import LineLimit
 from services.runtime.security.secrets import AS_SHOWN, Url
 
 if TYPE_CHECKING:  # its client is a sixth of what a gateway imports, and most have no Redis
@@ -68,6 +69,7 @@ class SharedState:
         self._returns: list[Callable[[], Awaitable[None]]] = []
         self._losses: list[Callable[[], None]] = []
         self._lost, self._there, self._tried = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._lines, self._loss_is_said = LineLimit(), True
         self._time = 0  # how often Redis was lost: a call that began before the last time says nothing about now
 
     @property
@@ -149,16 +151,22 @@ class SharedState:
         self._up = True
         self._there.set()
         _up().set(1)
-        _log.info("Redis answers again")
+        if self._loss_is_said:
+            _log.info("Redis answers again")
 
     def _lose(self, error: BaseException) -> None:
+        from redis.exceptions import ResponseError
+
         was_up, self._up = self._up, False
-        news = was_up or not self._tried.is_set()
+        refused = isinstance(error, ResponseError)  # as by one that is full, which answers each ping between
+        news = was_up or not self._tried.is_set() or not (self._loss_is_said or refused)
         self._time += 1
         self._there.clear()
         _up().set(0)
         self._lost.set()
         if news:
+            self._loss_is_said = not refused or self._lines.take() is not None
+        if news and self._loss_is_said:
             cause = str(error) or type(error).__name__
             _log.warning("Redis does not answer (%s); each process uses its own memory until it does", cause)
         if was_up:

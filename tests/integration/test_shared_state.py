@@ -67,6 +67,21 @@ async def test_a_restart_is_one_loss_however_many_connections_there_were(
     assert len(losses) == 1
 
 
+async def test_a_redis_that_is_full_and_lost_with_each_change_does_not_fill_the_log(
+    redis: RedisProcess, state: SharedState, caplog: pytest.LogCaptureFixture
+) -> None:
+    await state.back()
+    async with redis.client() as client:
+        await client.config_set("maxmemory", 1)
+    with caplog.at_level(logging.INFO, "services.runtime.shared_state"):
+        for _ in range(3):
+            await state.back()
+            with pytest.raises(SharedStateLost):
+                await state.ask(lambda client: client.set("a", "b"))
+        await state.back()
+    assert ["answers again" in record.message for record in caplog.records] == [False, True]
+
+
 async def test_an_absent_redis_is_noticed_soon(tmp_path: Path) -> None:
     async with redis_server(tmp_path, started=False) as redis, connected(Url(redis.url), PATIENT_S) as state:
         await state.tried()

@@ -177,10 +177,13 @@ async def test_a_gap_in_the_stream_forces_a_snapshot(
     assert [each.memory.stats.snapshots for each in pair] == [2, 2]
 
 
-async def test_a_redis_that_refuses_writes_is_there_for_everything_else(redis: RedisProcess, client: Any) -> None:
+@pytest.mark.parametrize(("limit", "value"), [("min-replicas-to-write", 1), ("maxmemory", 1)])
+async def test_a_redis_that_refuses_writes_is_there_for_everything_else(
+    redis: RedisProcess, client: Any, limit: str, value: int
+) -> None:
     async with replica(redis.url) as one:
         await one.keep(CAPITAL, b"Paris")
-        await client.config_set("min-replicas-to-write", 1)
+        await client.config_set(limit, value)
         with one.memory.watchers.watch() as watch:
             heard = asyncio.ensure_future(anext(watch))
             assert not await one.keep(OTHER, b"a thing")
@@ -189,7 +192,7 @@ async def test_a_redis_that_refuses_writes_is_there_for_everything_else(redis: R
             one.answers.sweep()
             found = await one.look_up(CAPITAL)
             assert (found.verdict, found.local) == (Verdict.EXACT, False)
-            await client.config_set("min-replicas-to-write", 0)
+            await client.config_set(limit, 0)
             assert await one.remove(CAPITAL) == 1
             assert (await heard).key == CAPITAL.key
 

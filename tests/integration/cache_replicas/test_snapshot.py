@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
+from redis._parsers.base import BaseParser
 from redis.exceptions import ResponseError
 
 from services.cache import snapshot
@@ -111,6 +112,13 @@ async def test_a_refused_change_and_a_key_of_another_type_affect_no_other_entry(
         assert one.state.up
         await up_to_date(redis, one)
         assert one.holds().keys() == {ours.key, QUESTIONS[2].key}
+
+
+@pytest.mark.parametrize(
+    "reply", ["OOM command not allowed", "ERR Error running script: -OOM command", "MISCONF Errors writing to the AOF"]
+)
+def test_a_redis_without_room_or_disk_refuses_a_change_alone(reply: str) -> None:
+    assert is_refused(BaseParser.parse_error(reply))
 
 
 @pytest.mark.parametrize("reply", [ResponseError("LOADING"), ResponseError("READONLY")])
