@@ -25,10 +25,11 @@ async def follow(file: Path, sds_dir: Path, reread_ms: int) -> AsyncIterator[Ren
     yield said
     async with aclosing(_moments(file.parent, reread_ms)) as moments:
         async for _ in moments:
-            now = _contents(file, said)
-            if now != last:
-                last, said = now, _read(file, sds_dir)  # what is written between the two is seen next time
-                yield said
+            now, bad = _contents(file, said), isinstance(said, BadTopology)
+            if now != last or bad:  # a bad one may name a key file that is good by now
+                before, last, said = said, now, _read(file, sds_dir)  # what is written between is seen next time
+                if not (bad and str(said) == str(before)):
+                    yield said
 
 
 def _contents(file: Path, said: Renderer | BadTopology | None = None) -> tuple[bytes | str, ...]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from envoy.extensions.filters.http.jwt_authn.v3.config_pb2 import JwtAuthentication
 
+from services.control import topology_file
 from services.control.edge import resources
 from services.control.topology import BadTopology, read
 from tests.unit.control.edges import connections, routes, topology, unpacked
@@ -69,6 +71,19 @@ def test_a_file_without_keys_is_refused_by_its_field(jwt: dict[str, Any], tmp_pa
     (tmp_path / "jwks.json").unlink() if text is None else (tmp_path / "jwks.json").write_text(text)
     with pytest.raises(BadTopology, match=r"jwks_file: .*(required|FileNotFoundError)"):
         read(written(tmp_path, jwt=jwt))
+
+
+async def test_a_key_file_that_was_bad_for_a_while_is_followed_again(
+    jwt: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def moments(*_: object) -> AsyncIterator[None]:
+        for text in ("{}", "{}", "{}", json.dumps(KEYS)):
+            (tmp_path / "jwks.json").write_text(text)
+            yield
+
+    monkeypatch.setattr(topology_file, "_moments", moments)
+    found = [each async for each in topology_file.follow(written(tmp_path, jwt=jwt), Path(), 0)]
+    assert [isinstance(each, BadTopology) for each in found] == [False, True, False]
 
 
 def test_other_keys_make_another_topology(jwt: dict[str, Any], tmp_path: Path) -> None:
