@@ -163,7 +163,7 @@ class Inputs:
         context += self.added
         pictures = tuple(image.data for image in request.images) if self.question.pixels else ()
         kept = self.kept.get(request.prompt.system)
-        system = f"{request.prompt.system}@{kept.version}" if kept else ""
+        system = f"{request.prompt.system}: {kept.model_dump_json()}" if kept else ""
         if self.masked_texts:
             messages = in_messages(messages, self.masked_texts, system="system" in self.privacy.looked_at_also)
             context = [self.masked_texts.get(line, line) for line in context]

@@ -62,8 +62,8 @@ def _worth_telling(picture: vision_pb2.Labels) -> Iterator[vision_pb2.Label]:
 @dataclass(frozen=True, slots=True)
 class Asked:
     """`context` are the lines that pictures and a recording make; `whole` is whether nothing is missing. `pictures` are
-    those that the model gets as they are; `system` is the gateway's own system prompt, by name and version. `results`
-    are the names of tools and what each said.
+    those that the model gets as they are; `system` is the gateway's own system prompt, its name and its texts.
+    `results` are the names of tools and what each said.
 
     What comes of them is put before the question as the model reads it, and into the question's `attachments` as the
     cache keys it: the wording of a question may vary, but never what its pictures show.

@@ -192,11 +192,13 @@ async def test_a_kept_system_prompt_comes_first_in_its_variant(question, fields,
 
 
 async def test_answers_to_other_system_prompts_are_others():
-    scene = Scene(ScriptedCache(MISS), prompts=Prompts(kept={"support": SUPPORT}))
-    await scene.final()
-    await scene.final(prompt=pb.PromptPolicy(system="support"))
-    without, with_it = (question.SerializeToString() for question in scene.cache.questions)
-    assert without != with_it
+    edited = SUPPORT.model_copy(update={"simple": "Answer in two sentences."})  # of the same version
+    keyed = set()
+    for system, kept in (("", SUPPORT), ("support", SUPPORT), ("support", edited)):
+        scene = Scene(ScriptedCache(MISS), prompts=Prompts(kept={"support": kept}))
+        await scene.final(prompt=pb.PromptPolicy(system=system))
+        keyed |= {question.SerializeToString() for question in scene.cache.questions}
+    assert len(keyed) == 3
 
 
 def summed_up(*script: object) -> tuple[Scene, ScriptedLlm]:
