@@ -76,9 +76,9 @@ class CollectionWriter:
         call. Raises `CollectionFull`, `Dropped` and `NotKept`; then nothing has changed."""
         with self._change() as changes:
             collection = self._find(tenant, name)
+            if begun not in (None, collection):
+                raise Dropped
             if collection is None:
-                if begun is not None:
-                    raise Dropped
                 collection = self._make(tenant, name, description)
             self._remove(collection, [cut.source], changes)
             self._insert(collection, cut, changes)

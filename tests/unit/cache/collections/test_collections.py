@@ -227,22 +227,26 @@ async def test_a_tenant_has_so_many_collections_and_another_has_its_own(open_col
     await collections.put("acme", "more", document("a.md", REDIS))
 
 
-async def test_a_collection_dropped_during_a_put_does_not_come_back(
-    open_collections: OpenCollections,
+@pytest.mark.parametrize("again", [[], ["a.md"]], ids=["dropped", "dropped and made again"])
+async def test_a_document_put_into_a_collection_that_was_dropped_meanwhile_is_not_kept(
+    open_collections: OpenCollections, again: list[str]
 ) -> None:
     collections = open_collections()
     await collections.put("acme", "docs", document("a.md", REDIS))
     embed = collections.background.embed
 
     async def dropped_meanwhile(*given: object) -> object:
+        collections.background.embed = embed  # type: ignore[method-assign]
         await collections.drop("acme", "docs")
+        for source in again:
+            await collections.put("acme", "docs", document(source, REDIS))
         return await embed(*given)  # type: ignore[arg-type]
 
     collections.background.embed = dropped_meanwhile  # type: ignore[method-assign, assignment]
     with pytest.raises(Dropped):
         await collections.put("acme", "docs", document("b.md", PORTS))
-    assert await collections.listed("acme") == []
-    assert collections.snippets == 0
+    assert [each.documents for each in await collections.listed("acme")] == [1 for _ in again]
+    assert bool(collections.snippets) is bool(again)
 
 
 async def test_a_put_that_is_cancelled_while_its_document_is_embedded_stores_nothing(
