@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import islice
@@ -70,7 +70,7 @@ class FileStore:
         self._commits.append(database.worth([entry]))
         committed = self._commits.append(database.insert(entry, self._embedded_by, vector, self._file.encryption))
         committed.add_done_callback(partial(self._committed, entry))
-        self._delete(evicted)
+        self._delete([entry.key for entry in evicted])
         # First: where the disk refuses it, memory has let go of it when this raises. It goes on when its caller leaves.
         await asyncio.shield(committed)
         await self._memory.settled()
@@ -103,14 +103,14 @@ class FileStore:
             self._commits.append(database.worth(entries))
             self._touched = self._commits.append(database.touch(entries))
         self._keep_verified()
-        self._delete(gone)
+        self._delete([entry.key for entry in gone])
 
     async def load(self) -> None:
         now_ms = self._now_ms()
         stored = self._file.load(self._embedded_by, now_ms - self._stale_ms)
-        evicted: list[Entry] = []
+        evicted: list[str] = []  # keys: the entries may be far more than memory has room for
         while some := await asyncio.to_thread(lambda: list(islice(stored, _LOADED_AT_ONCE))):
-            evicted += self._memory.load(some, now_ms)
+            evicted += [entry.key for entry in self._memory.load(some, now_ms)]
         self._memory.loaded()
         if unreadable := self._file.encryption.unreadable:
             text = "%d of %d entries in the database cannot be read with this encryption_key, and are left there"
@@ -149,10 +149,10 @@ class FileStore:
         """An entry is on disk, or the disk refused it: then memory lets go of it, also when its caller has left."""
         self._waiting.give_back(entry.tenant, entry.size)
         if not write.cancelled() and write.exception() and self._memory.discard(entry):
-            self._delete([entry])
+            self._delete([entry.key])
 
-    def _delete(self, entries: Iterable[Entry]) -> None:
-        if keys := [entry.key for entry in entries]:
+    def _delete(self, keys: Sequence[str]) -> None:
+        if keys:
             self._commits.append(database.delete(keys))
 
 

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sqlite3
 import threading
 from functools import partial
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
 
+from services.cache import file_store
 from services.cache.answers import LookupResult, Verdict
 from services.cache.database import Database, Statement
+from services.cache.entries import Entries, Entry
 from services.cache.errors import Conflict, NotKept
 from services.cache.group_commit import GroupCommit
 from services.cache.memory import Memory
+from services.cache.semantic_match.thresholds import Thresholds
 from services.cache.tombstones import Removal
+from services.cache.watch import Watchers
 from services.runtime.errors import Exhausted
 from tests.unit.cache.asking import CAPITAL, NEVER, REWORDED, look_up, store
 from tests.unit.cache.conftest import OpenCache, identity
@@ -48,6 +54,27 @@ async def test_a_restart_knows_what_was_used_last(on_disk: OpenCache) -> None:
     after = await before.restarted(max_entries=2)
     assert (await look_up(after, identity("two"), 1)).verdict is Verdict.MISS
     assert (await look_up(after, identity("one"), 1)).verdict is Verdict.EXACT
+
+
+async def test_a_start_with_less_room_holds_what_fits_alone(
+    on_disk: OpenCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, held = on_disk(), list[int]()
+    for number in range(8):
+        await store(before, identity(f"question {number}"))
+    memory = Memory(Entries(1, 10**7), None, Watchers(8), Thresholds(0.95, max_wrong=0.01))
+    load = memory.load
+
+    def counted(*given: Any) -> list[Entry]:
+        held.append(sum(type(each) is Entry for each in gc.get_objects()))
+        return load(*given)
+
+    monkeypatch.setattr(file_store, "_LOADED_AT_ONCE", 1)
+    monkeypatch.setattr(memory, "load", counted)
+    await file_store.FileStore(before.database, memory, "none", 0, 10**6, before.clock).load()
+    memory.close()
+    assert len(held) == 8
+    assert max(held) - min(held) <= 2
 
 
 async def test_vectors_of_another_engine_are_not_compared(on_disk: OpenCache) -> None:
