@@ -263,7 +263,8 @@ async def check_health(address: str, timeout_s: float, tls: Tls | None = None) -
 def is_free(address: str) -> bool:
     """Whether a process can listen at host:port."""
     host, _, port = address.rpartition(":")
-    with socket.socket() as probe:
+    host = host.strip("[]")
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, int(port)))

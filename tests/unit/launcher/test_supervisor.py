@@ -134,6 +134,19 @@ async def test_a_process_that_has_ended_does_not_serve_even_if_its_port_answers(
         await process.wait_serving()
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_a_port_is_free_unless_a_process_listens_there(host: str) -> None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        taken = socket.create_server((host, 0), family=family)
+    except OSError:
+        pytest.skip(f"this machine has no {host}")
+    with taken:
+        address = f"[{host}]:{taken.getsockname()[1]}" if ":" in host else f"{host}:{taken.getsockname()[1]}"
+        assert not processes.is_free(address)
+    assert processes.is_free(address)
+
+
 def test_warnings_of_a_start_are_read_from_its_log(tmp_path: Path) -> None:
     process = object.__new__(ServiceProcess)
     process.log = tmp_path / "llm.log"
