@@ -15,13 +15,16 @@ _DIGITS = 16
 
 
 def identity_of(model: Model) -> str:
-    """A digest of where a model is, and of its files as far as sizes and times show. Empty where it is not here yet."""
+    """A digest of where a model is, of its files as far as sizes and times show, and of the engine's options, such as a
+    revision. Empty where it is not here yet."""
     if model.local:
         inputs = list(_files(model.local))
         if not inputs:
             return ""
     else:
         inputs = [model.engine_used, model.model, model.hub or "", *sorted(model.url)]
+    if model.options:
+        inputs.append(json.dumps(model.options, sort_keys=True))
     return hashlib.sha256(json.dumps(inputs).encode()).hexdigest()[:_DIGITS]
 
 

@@ -11,12 +11,13 @@ from launcher.meshfile.model_identity import identity_of
 from launcher.meshfile.models import Model
 
 
-def test_a_provider_is_its_engine_its_urls_and_its_name_there() -> None:
+def test_a_provider_is_its_engine_its_urls_its_options_and_its_name_there() -> None:
     def identity(**fields: object) -> str:
         return identity_of(Model.model_validate({"url": ["http://a/v1"], "model": "m", **fields}))
 
     assert identity() == identity(tier="fast")
-    assert len({identity(), identity(model="other"), identity(url=["http://b/v1"]), identity(engine="anthropic")}) == 4
+    changes = ({"model": "other"}, {"url": ["http://b/v1"]}, {"engine": "anthropic"}, {"options": {"revision": "2"}})
+    assert len({identity(), *(identity(**change) for change in changes)}) == 1 + len(changes)
 
 
 def test_a_folder_is_its_files(tmp_path: Path) -> None:
