@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -101,11 +102,16 @@ def _service(file: MeshFile, container: Container) -> dict[str, Any]:
         devices = [{"driver": "nvidia", "count": part.gpus, "capabilities": ["gpu"]}]
         service["deploy"] = {"resources": {"reservations": {"devices": devices}}}
     if part.service == "gateway":
-        service["ports"] = [f"{file.gateway.address}:{port_of(container.part)}"]
-        service["ports"] += [f"{file.gateway.http_address}:{HTTP_PORT}"] if file.gateway.http_address else []
+        published = {file.gateway.address: port_of(part), file.gateway.http_address: HTTP_PORT}
+        service["ports"] = [f"{_by_number(address)}:{port}" for address, port in published.items() if address]
         if file.tenants or file.tenants_file:
             service["configs"] = [{"source": "tenants", "target": TENANTS}]
     return {**service, "environment": environment, **({"volumes": mounts} if mounts else {})}
+
+
+def _by_number(address: str) -> str:
+    """The address to publish a port at, where Docker takes no name."""
+    return re.sub("^localhost:", "127.0.0.1:", address)
 
 
 def _literal(text: str) -> str:

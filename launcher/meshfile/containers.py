@@ -6,7 +6,8 @@ Keys stay references. A service that needs a model's folder gets it below /model
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -74,9 +75,10 @@ def elsewhere(found: Sequence[Container]) -> list[str]:
     ]
 
 
-def _hosts(text: str) -> list[str]:
-    words = [word for word in text.replace('"', " ").split() if "://" in word]
-    return [urlsplit(word).hostname or "" for word in words]
+def _hosts(text: str) -> Iterator[str]:
+    for word in text.replace('"', " ").split():
+        with suppress(ValueError):  # prose that is no URL
+            yield (urlsplit(word).hostname or "") if "://" in word else ""
 
 
 def _container(
@@ -87,7 +89,7 @@ def _container(
     images: str,
 ) -> Container:
     folders = {name: folder for name, folder in part.folders.items() if name != "TENANTS_FILE"}
-    inside = {name: MODELS if name == "MODELS_DIR" else f"{MODELS}/{folder.name}" for name, folder in folders.items()}
+    inside = {name: MODELS if name == "MODELS_DIR" else _place(part, folder, found) for name, folder in folders.items()}
     settings = {**part.settings, **inside, **_own(file, part, found, addresses), "PLAINTEXT": True}
     environment = {part.prefixed(name): as_text(value) for name, value in settings.items()}
     image = "llm-cuda" if part.gpus else part.service
@@ -97,6 +99,13 @@ def _container(
         {**environment, **_around(part)},
         {inside[name]: folder for name, folder in folders.items()},
     )
+
+
+def _place(part: Part, folder: Path, found: Sequence[Part]) -> str:
+    """Where a model's folder is inside: by its name, or by its part's where another folder has the same name, because
+    Kubernetes has one volume for all."""
+    namesakes = {each for other in found for each in other.folders.values() if each.name == folder.name}
+    return f"{MODELS}/{folder.name if len(namesakes) == 1 else part.name}"
 
 
 def _own(

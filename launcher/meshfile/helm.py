@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -136,8 +137,9 @@ def _source(part: Part) -> str:
 def _ports(settings: Mapping[str, Any]) -> Iterator[int]:
     """The ports of URLs in the settings: of a provider, of a server of tools."""
     for text in re.findall(r"https?://[^\s\"]+", json.dumps(settings)):
-        url = urlsplit(text)
-        yield url.port or _PORTS[url.scheme]
+        with suppress(ValueError):  # prose that is no URL: http://host:PORT
+            url = urlsplit(text)
+            yield url.port or _PORTS[url.scheme]
 
 
 def _service(container: Container, workers: int = 1) -> Values:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import yaml
 
 from launcher.meshfile import compose, helm
@@ -35,6 +36,29 @@ def test_without_tenants_compose_admits_this_machine_alone(folder: Path) -> None
     for text, opened in (("", "true"), (out, None), (http, None), (tenants, None)):
         rendered = compose.render(file_of(f"models: {{a: x/y}}\n{text}", folder), ENVIRONMENT)
         assert yaml.safe_load(rendered)["services"]["gateway"]["environment"].get(name) == opened
+
+
+def test_compose_publishes_ports_at_numbers_where_docker_takes_no_name(folder: Path) -> None:
+    rendered = compose.render(file_of("models: {a: x/y}\ngateway: 'localhost:6000'\n", folder), ENVIRONMENT)
+    assert yaml.safe_load(rendered)["services"]["gateway"]["ports"] == ["127.0.0.1:6000:50050", "127.0.0.1:6030:8080"]
+
+
+def test_folders_of_one_name_are_different_folders_of_the_volume(folder: Path) -> None:
+    models = {"one": "a/final", "two": "b/final", "three": "model"}
+    for place in models.values():
+        (folder / place).mkdir(parents=True, exist_ok=True)
+    text = "models:\n" + "".join(f"  {name}: ./{place}\n" for name, place in models.items())
+    values = yaml.safe_load(helm.render(file_of(text, folder), ENVIRONMENT))
+    served = [model["settings"]["VLLM__MODEL"] for model in values["models"]]
+    assert served == ["/models/llm-one", "/models/llm-two", "/models/model"]
+
+
+@pytest.mark.parametrize("prose", ["http://host:PORT/v1", "http://host:99999", "http://[host"])
+def test_prose_that_is_no_url_is_passed_over(prose: str, folder: Path) -> None:
+    text = f"models: {{a: x/y}}\ngateway: {{settings: {{system_prompts: {{s: {{default: 'See {prose} there'}}}}}}}}\n"
+    found = helm.planned(file := file_of(text, folder))
+    assert elsewhere(found) == []
+    assert prose in helm.render(file, ENVIRONMENT)
 
 
 def test_addresses_of_this_machines_loopback_are_reported_for_containers(folder: Path) -> None:
