@@ -87,12 +87,19 @@ def _can_be_made(path: Path) -> Path:
     return path
 
 
-def _holds_a_key(path: Path, info: ValidationInfo) -> Path:
+def _is_key_file(path: Path) -> Path:
     if not path.is_file():
         raise ValueError("a file that holds the key is needed, there is none")
-    if _surroundings(info).keys_needed:
-        read_key(path)
     return path
+
+
+def _holds_a_key(path: Path) -> Path:
+    read_key(path)
+    return path
+
+
+def _holds_a_key_where_needed(path: Path, info: ValidationInfo) -> Path:
+    return _holds_a_key(path) if _surroundings(info).keys_needed else path
 
 
 def read_key(path: Path) -> str:
@@ -219,9 +226,11 @@ SpeechModel = Annotated[str, _of_kind("audio")]
 VisionModel = Annotated[str, _of_kind("vision")]
 ContextService = Annotated[str, AfterValidator(_adds_context)]
 NewFile = Annotated[Path, BeforeValidator(_to_path), AfterValidator(_can_be_made)]
-KeyFile = Annotated[Path, BeforeValidator(_to_path), AfterValidator(_holds_a_key)]
+_KeyFile = Annotated[Path, BeforeValidator(_to_path), AfterValidator(_is_key_file)]
+KeyFile = Annotated[_KeyFile, AfterValidator(_holds_a_key_where_needed)]
 VariableName = Annotated[str, AfterValidator(_is_name), AfterValidator(_is_set_where_needed)]
 # Of callers: their digests are needed everywhere.
+CallersKeyFile = Annotated[_KeyFile, AfterValidator(_holds_a_key)]
 KeyNames = Annotated[
     list[Annotated[str, AfterValidator(_is_name), AfterValidator(_is_set)]],
     BeforeValidator(_one_or_many, json_schema_input_type=str | list[str]),

@@ -69,6 +69,7 @@ class _Reader:
     def __init__(self, loader: yaml.SafeLoader, marked: Marked):
         self._loader, self._marked = loader, marked
         self._around: list[yaml.Node] = []
+        self._flat: set[int] = set()  # mappings with the keys that they merge
         self._nodes = 0
 
     def read(self, node: yaml.Node, path: Steps) -> Any:
@@ -98,8 +99,10 @@ class _Reader:
             self._around.pop()
 
     def _members(self, node: yaml.MappingNode, path: Steps) -> Iterator[tuple[str, Any]]:
-        self._refuse_twice(node, path)
-        self._loader.flatten_mapping(node)
+        if id(node) not in self._flat:  # an alias leads to it again, with the merged keys beside its own
+            self._flat.add(id(node))
+            self._refuse_twice(node, path)
+            self._loader.flatten_mapping(node)
         for key, value in node.value:
             name = key.value
             if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":

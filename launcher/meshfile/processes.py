@@ -12,6 +12,7 @@ import yaml
 from hedgerow.engines import PROVIDER_ENGINES
 from hedgerow.private import open_private
 from launcher.mesh import service_spec
+from launcher.meshfile.fields import LAST_PORT
 from launcher.meshfile.names import process_names
 from launcher.meshfile.parts import Part, as_text, gateway_finds, parts, tenants_of
 from launcher.meshfile.preflight import has_embedder
@@ -34,9 +35,12 @@ class Ports:
         """The address of the service `name`, which has the `more` ports after that one, too."""
         if name not in self.given:
             taken = set(self.given.values())
-            free = (port for port in range(self.first, 65_536) if taken.isdisjoint(range(port, port + more + 1)))
-            self.given[name] = next(free)
-            self.given |= {f"{name}+{number}": self.given[name] + number for number in range(1, more + 1)}
+            starts = range(self.first, LAST_PORT - more + 1)
+            port = next((port for port in starts if taken.isdisjoint(range(port, port + more + 1))), None)
+            if port is None:
+                raise ValueError(f"no port from {self.first} to {LAST_PORT} is left for {name}: lower base_port")
+            self.given[name] = port
+            self.given |= {f"{name}+{number}": port + number for number in range(1, more + 1)}
         return f"127.0.0.1:{self.given[name]}"
 
 

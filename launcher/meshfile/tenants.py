@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, Wit
 
 from hedgerow.tenants import Permission
 from launcher.meshfile.expiry import Moment, written
-from launcher.meshfile.fields import Digest, KeyFile, KeyNames
+from launcher.meshfile.fields import CallersKeyFile, Digest, KeyNames
 from launcher.meshfile.models import Section
 
 
@@ -63,7 +63,7 @@ class Tenant(Section):
     """A caller and its limits; 0: no limit. API keys are never in the file."""
 
     key_env: KeyNames = Field([], description="Environment variables with an API key each.")
-    key_file: KeyFile | None = Field(None, description="File with an API key alone.")
+    key_file: CallersKeyFile | None = Field(None, description="File with an API key alone.")
     key_sha256: KeyDigests = Field(
         [],
         validate_default=True,

@@ -10,6 +10,7 @@ import json
 import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from http.client import HTTPException
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -222,5 +223,5 @@ def _listed(url: str, key: str) -> list[str]:
         with opener.open(request, timeout=_WAIT_S) as answer:
             rows = json.loads(answer.read(_LARGEST_BYTES))["data"]
         return [str(row["id"]) for row in rows]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, HTTPException, ValueError, KeyError, TypeError):  # also a port of another protocol
         return []

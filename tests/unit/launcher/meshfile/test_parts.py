@@ -152,6 +152,11 @@ def test_a_process_keeps_its_port_when_others_come_and_go(folder: Path) -> None:
     assert after["llm-c"].address not in {spec.address for spec in before.values()}
 
 
+def test_a_gateway_at_the_last_port_leaves_none_for_the_others(folder: Path) -> None:
+    with pytest.raises(ValueError, match="no port from 65536 to 65535 is left for cache"):
+        specs_of("models: {a: x/y}\ngateway: 65535\n", folder)
+
+
 @pytest.mark.parametrize(
     ("gateway", "environment", "expected"),
     [

@@ -97,10 +97,12 @@ def test_http_is_served_on_loopback_unless_it_is_said_otherwise(folder: Path) ->
 def test_anchors_and_merged_keys_are_read(folder: Path) -> None:
     text = (
         "models:\n  a: &small\n    folder: model\n    tier: fast\n    replicas: 2\n"
-        "  b:\n    <<: *small\n    tier: quality\n"
+        "  b: &large\n    <<: *small\n    tier: quality\n  c: *large\n"
     )
     models = file_of(text, folder).models
-    assert (models["b"].folder, models["b"].tier, models["b"].replicas) == (folder / "model", "quality", 2)
+    for name in ("b", "c"):
+        model = models[name]
+        assert (model.folder, model.tier, model.replicas) == (folder / "model", "quality", 2)
 
 
 WRONG = [
@@ -285,6 +287,8 @@ def test_providers_keys_need_not_be_there_for_what_runs_elsewhere_and_callers_mu
     )
     with pytest.raises(BadMeshFile, match="CALLER_KEY is not set"):
         read_text(text, folder, {}, keys_needed=False).whole()
+    with pytest.raises(BadMeshFile, match=r"acme\.key_file: a file with one key and nothing else is needed"):
+        read_text(text.replace("key_env: CALLER_KEY", "key_file: two.txt"), folder, {}, keys_needed=False).whole()
 
 
 def test_an_unreadable_file_is_reported(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from launcher.meshfile import provider_models
 from launcher.meshfile.fields import Surroundings
 from launcher.meshfile.reading import parse
 from launcher.meshfile.template import PROVIDERS
-from launcher.meshfile.without_file import NOTHING, USUAL, Given, named_by_servers, sections, write
+from launcher.meshfile.without_file import NOTHING, USUAL, Given, named_by_servers, sections, with_its_name, write
 
 OPENAI = {"OPENAI_API_KEY": "sk-of-openai"}
 ANTHROPIC = {"ANTHROPIC_API_KEY": "sk-of-anthropic"}
@@ -149,6 +149,11 @@ async def test_a_model_at_a_url_gets_the_name_of_the_only_one_there(monkeypatch:
     assert {name: each["model"] for name, each in found.items()} == {"m": "Qwen/Qwen3-8B", "n": "n", "p": "x"}
     assert all("ask" not in each for each in found.values())
     assert sorted(asked) == [("http://127.0.0.1:1/v1", "secret"), (VLLM, "secret")]
+
+
+async def test_a_url_that_cannot_be_asked_leaves_the_model_its_name() -> None:
+    section = {"url": ["http://127.0.0.1:port/v1"], "model": "m"}
+    assert await with_its_name(section, "") == section
 
 
 def test_a_model_that_does_not_chat_says_behind_a_comma_what_it_serves() -> None:
