@@ -89,7 +89,8 @@ BEYOND: tuple[Beyond, ...] = (
     Beyond("modalities", "modalities", '["text"]', free=r'\[("text")?\]'),
     Beyond("modalities", r"(messages\[\d+\]\.)?audio"),
     # Run at the provider, which sends what is asked to others.
-    Beyond("server_tools", "web_search_options|mcp_servers|container|plugins|data_sources"),
+    Beyond("server_tools", "web_search_options|search_parameters|mcp_servers|container|plugins|data_sources"),
+    Beyond("server_tools", "enable_search", "false", free="false"),
     Beyond("server_tools", r"tools\[\d+\]", _CALLERS, key="type", value=f"(?!({_CALLERS_TOOLS})$).*"),
     # Read at the provider, by what it has been given before or can reach.
     Beyond("files", _PARTS, _IN_IT, key=r"(.*\.)?(file_id|file_url|file_ids|vector_store_ids)"),

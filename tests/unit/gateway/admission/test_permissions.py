@@ -45,6 +45,8 @@ CHATS: Mapping[str, tuple[dict[str, Any], str, str]] = {
     "OpenRouter's hosts": ({"provider": {"order": ["dear"]}}, "fallbacks", "provider"),
     "SGLang's adapters": ({"lora_path": "another's"}, "fallbacks", "lora_path"),
     "OpenRouter's plugins": ({"plugins": [{"id": "web"}]}, "server_tools", "plugins"),
+    "xAI's searches": ({"search_parameters": {"mode": "on"}}, "server_tools", "search_parameters"),
+    "Qwen's searches": ({"enable_search": True}, "server_tools", "enable_search"),
     "Azure's searches": ({"data_sources": [{"type": "azure_search"}]}, "server_tools", "data_sources"),
     "before others": ({"priority": -1}, "priority", "priority"),
     "unseen fields": ({"extra_body": {"n": 9}}, "extra_body", "extra_body"),
