@@ -14,6 +14,7 @@ _HALF = re.compile(r"\\ud[89a-f]", re.IGNORECASE)  # of a pair of surrogates, or
 _SECOND = re.compile(r'(?<!\\)"(\\ud[c-f][0-9a-f]{2})', re.IGNORECASE)
 _FIRST = re.compile(r'(?<!\\)(?:\\\\)*+(\\ud[89ab][0-9a-f]{2})"', re.IGNORECASE)
 _MOST = 2**31 - 1  # tokens; no real count is greater
+_LEAST_LOGPROB = -9999.0  # as vLLM has it: JSON has neither -inf nor NaN
 
 
 class Halves:
@@ -48,7 +49,8 @@ def to_logprob(entry: dict[str, Any]) -> TokenLogprob:
     """A token of chat completions, or of Responses. Raises KeyError, ValueError or TypeError for another shape."""
     token, encoded = str(entry.get("token") or ""), entry.get("bytes")
     top = tuple(to_logprob(likely) for likely in entry.get("top_logprobs") or ())
-    return TokenLogprob(token, token.encode() if encoded is None else bytes(encoded), float(entry["logprob"]), top)
+    logprob = max(_LEAST_LOGPROB, float(entry["logprob"]))  # in this order, in which NaN is not the greater one
+    return TokenLogprob(token, token.encode() if encoded is None else bytes(encoded), logprob, top)
 
 
 def usage(prompt: Any, completion: Any, cached: Any = None, reasoning: Any = None, written: Any = None) -> Usage:

@@ -118,8 +118,10 @@ class OpenAIAnswer(Answer):
                 self._customs.add(call.get("index", place))
                 continue
             self._read_call(call.get("index", place), call, more)
-        for entry in (choice.get("logprobs") or {}).get("content") or ():
-            more.logprobs.append(to_logprob(entry))
+        if isinstance(
+            logprobs := choice.get("logprobs"), dict
+        ):  # Together has a number, of a token that it does not name
+            more.logprobs += map(to_logprob, logprobs.get("content") or ())
         more.others += any(delta.get(name) for name in delta if name not in _READ or self._customs)
 
     def _read_call(self, key: Hashable, call: dict[str, Any], more: More) -> None:

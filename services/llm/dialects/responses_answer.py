@@ -50,7 +50,7 @@ class ResponsesAnswer(Answer):
 
     def __init__(self) -> None:
         super().__init__()
-        self._refused = False
+        self._refused = self._thought = False  # whether anything was
         self._without_arguments = set[int]()  # calls, by their place in the output
 
     def is_last(self, event: str) -> bool:
@@ -68,7 +68,10 @@ class ResponsesAnswer(Answer):
             more.text.append(str(data["delta"]))
             more.logprobs += [to_logprob(each) for each in data.get("logprobs") or ()]
         elif kind in _THOUGHTS:
+            self._thought = True
             more.reasoning.append(str(data["delta"]))
+        elif kind == "response.reasoning_summary_part.added" and self._thought:
+            more.reasoning.append("\n\n")  # a paragraph, which texts do not end with a line break
         elif kind in _ARGUMENTS:
             self._without_arguments.discard(data["output_index"])
             more.tool_calls.append(self.calls.delta(data["output_index"], arguments=str(data["delta"])))

@@ -22,7 +22,7 @@ from services.llm.providers.meanings import Meaning, meaning
 from services.llm.providers.retry_delay import retry_delay_s, said_delay_s
 from services.llm.providers.transport.wire import Broken, NoReply, NotConnected, failure
 from services.runtime.deadline import Deadline
-from services.runtime.errors import ServiceError, TooLate, shorten
+from services.runtime.errors import NotSupported, ServiceError, TooLate, shorten
 
 _MAX_OWN_CHARACTERS, _MAX_MESSAGE_CHARACTERS = 3_000, 400  # gRPC's trailers have 8 KiB, and this in base64
 _MOST_SAID = 160  # characters of a provider's words in a message of ours
@@ -67,6 +67,8 @@ def to_error(status: int, headers: Mapping[str, str], body: str, api_key: str, m
         case Meaning.MODEL:
             outline = f"the provider does not know the model {shorten(model)}, or the address"
             return ModelNotAtProvider(_with(outline, error, why), status=str(status), outline=outline)
+        case Meaning.FEATURE:
+            return NotSupported(f"the model at the provider lacks a feature: {shorten(why, _MOST_SAID)}")
         case Meaning.BUSY:
             verb = "is overloaded" if status == _OVERLOADED else "limits the rate"
             return EngineBusy(f"the provider {verb}", retry_delay_s=retry_delay_s(headers, error))

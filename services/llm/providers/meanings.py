@@ -33,6 +33,7 @@ class Meaning(Enum):
     FUNDS = "funds"
     CREDENTIAL = "credential"
     MODEL = "model"  # or the address
+    FEATURE = "feature"  # of the request, which the model lacks
     BUSY = "busy"
     BROKEN = "broken"
 
@@ -120,6 +121,7 @@ _ROWS = (
         ),
     ),
     _Row(Meaning.REQUEST, (404,), words=_words(_STORED)),
+    _Row(Meaning.FEATURE, (404,), words=_words("^no endpoints found that support")),  # OpenRouter: pictures, tools
     _Row(Meaning.MODEL, (404,)),
     _Row(Meaning.CREDENTIAL, (401, 403)),
     _Row(

@@ -102,6 +102,20 @@ def test_an_answer_that_was_cut_is_not_taken_for_a_whole_one(said: str, reason: 
     assert ended(OpenAIAnswer(), event(0, content="Tok"), event(0, said))[1] is reason
 
 
+@pytest.mark.parametrize(
+    ("logprobs", "read"),
+    [
+        ('{"content":[{"token":"a","logprob":-0.5},{"token":"b","logprob":-Infinity}]}', [-0.5, -9_999]),
+        ('{"content":[{"token":"a","logprob":NaN}]}', [-9_999]),
+        ("-0.5", []),  # Together
+    ],
+)
+def test_logprobs_that_json_cannot_carry_break_no_answer(logprobs: str, read: list[float]) -> None:
+    end = f'{{"choices":[{{"index":0,"delta":{{"content":"ab"}},"finish_reason":"stop","logprobs":{logprobs}}}]}}'
+    (chunk,), reason, _ = ended(OpenAIAnswer(), end)
+    assert ([each.logprob for each in chunk.logprobs], chunk.text, reason) == (read, "ab", FinishReason.STOP)
+
+
 def test_an_event_of_several_lines_is_relayed_as_one() -> None:
     chunk = answer().add([json.dumps(json.loads(event(0, content="a\nb")), indent=1)])
     assert chunk

@@ -41,6 +41,12 @@ async def test_an_answer_has_thoughts_text_and_the_providers_usage() -> None:
     assert not any(chunk.relayed for chunk in chunks)
 
 
+async def test_paragraphs_of_thoughts_stay_apart() -> None:
+    begin, *paragraph, end = thought()
+    chunks = await answer(sent(numbered([*begun(), begin, *paragraph, *paragraph, end, ended([])])), Request(HELLO))
+    assert "".join(chunk.reasoning for chunk in chunks) == "Japan, so Tokyo.\n\nJapan, so Tokyo."
+
+
 async def test_calls_arrive_piece_by_piece_and_end_the_answer() -> None:
     chunks = await answer(sent(numbered([*begun(), *called(), ended([CALL])])), Request(HELLO))
     first, *more = [each for chunk in chunks for each in chunk.tool_calls]

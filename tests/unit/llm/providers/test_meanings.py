@@ -18,7 +18,7 @@ from services.llm.errors import (
     RequestRefused,
 )
 from services.llm.providers.errors import to_error
-from services.runtime.errors import ServiceError
+from services.runtime.errors import NotSupported, ServiceError
 
 _OPENROUTER = {"reasons": ["violence"], "flagged_input": "…", "provider_name": "OpenAI", "model_slug": "openai/x"}
 _AZURE = {"code": "ResponsibleAIPolicyViolation", "content_filter_result": {"hate": {"filtered": True}}}
@@ -38,6 +38,11 @@ _REFUSALS: Mapping[str, tuple[int, Any, type[ServiceError]]] = {
         400,
         {"error": {"message": "x/y is not a valid model ID"}},
         ModelNotAtProvider,
+    ),
+    "OpenRouter, a picture": (
+        404,
+        {"error": {"code": 404, "message": "No endpoints found that support image input"}},
+        NotSupported,
     ),
     "OpenAI, flagged": (
         400,
