@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-import ssl
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from email.utils import formatdate
 from functools import partial
+from typing import Any
 from weakref import WeakValueDictionary
 
 from starlette.types import ASGIApp
@@ -68,7 +68,7 @@ class HttpServer:
         self._has_others = False
         self._server: asyncio.Server | None = None
         self._make: Callable[[], Connection]  # one for each connection
-        self._context: ssl.SSLContext | None = None
+        self._tls: dict[str, Any] = {}  # for each connection
 
     @asynccontextmanager
     async def serving(self, app: ASGIApp, bound: socket.socket, settings: GatewaySettings) -> AsyncIterator[None]:
@@ -134,7 +134,7 @@ class HttpServer:
 
     async def _take(self, connection: socket.socket) -> None:
         with suppress(OSError):  # also of TLS
-            await asyncio.get_running_loop().connect_accepted_socket(self._make, connection, ssl=self._context)
+            await asyncio.get_running_loop().connect_accepted_socket(self._make, connection, **self._tls)
 
     def _close(self) -> None:
         if self._server and self._bound:
@@ -161,9 +161,11 @@ class HttpServer:
         """Take connections in place of the listener before; with a `folder` by mutual TLS, with its current files."""
         if self._bound is None:
             return
-        self._context = tls.server_context(folder) if folder else None
+        if folder:
+            handshake_s = self._limits.header_ms / 1000  # it comes before headers, and has no slot yet
+            self._tls = {"ssl": tls.server_context(folder), "ssl_handshake_timeout": handshake_s}
         before, loop, own = self._server, asyncio.get_running_loop(), self._bound.dup()
-        self._server = await loop.create_server(self._make, sock=own, ssl=self._context, backlog=_BACKLOG)
+        self._server = await loop.create_server(self._make, sock=own, backlog=_BACKLOG, **self._tls)
         if before:
             before.close()
 

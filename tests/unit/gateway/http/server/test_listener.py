@@ -6,6 +6,7 @@ import asyncio
 import errno
 import socket
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from starlette.types import Receive, Scope, Send
@@ -14,6 +15,7 @@ from launcher.processes import free_port
 from services.gateway.config import GatewaySettings
 from services.gateway.http.server.listener import HttpServer, bind
 from services.gateway.settings.http import HttpSettings
+from tests.certificates import Certificates
 
 _REQUEST = b"GET / HTTP/1.1\r\nhost: g\r\nconnection: close\r\n\r\n"
 
@@ -105,3 +107,14 @@ async def test_waiting_connections_are_answered_when_a_server_with_a_shared_port
         server.leave()
         stopping = asyncio.create_task(server.stop(5))  # before the event loop has seen them
         await each_is_answered(clients, stopping)
+
+
+async def test_a_client_that_begins_no_handshake_has_the_time_of_headers(tmp_path: Path) -> None:
+    Certificates(tmp_path)
+    settings = at(address := f"127.0.0.1:{free_port()}").model_copy(update={"tls_dir": tmp_path / "gateway"})
+    server, bound = HttpServer(HttpSettings(header_ms=50)), bind(settings)
+    assert bound
+    async with server.serving(answer, bound, settings):
+        reader, writer = await asyncio.open_connection(*address.split(":"))
+        assert await asyncio.wait_for(reader.read(), 10) == b""
+        writer.close()
