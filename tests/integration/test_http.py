@@ -242,6 +242,8 @@ async def test_pages_of_named_origins_can_ask(start: Start, llm: ScriptedLlm) ->
         for origin, allowed in (("http://good.example", True), ("http://evil.example", False)):
             answer = await http.post(PATH, json=QUESTION, headers={"origin": origin})
             assert (answer.headers.get("access-control-allow-origin") == origin) is allowed
+            exposed = answer.headers["access-control-expose-headers"]  # an asterisk stands for all, or for itself
+            assert exposed == "*" or "x-hedgerow-trace-id" in exposed.split(", ")
 
 
 async def test_nothing_of_what_is_asked_is_in_the_log(

@@ -61,7 +61,6 @@ DIALECTS: Mapping[str, Dialect] = {
     RESPONSES: Dialect(read_response, ResponseWriter, ErrorResponse.responses, chat_pb2.API_RESPONSES),
     "/v1/messages": Dialect(read_messages, MessageWriter, ANTHROPIC, chat_pb2.API_MESSAGES),
 }
-_EXPOSED = ("x-request-id", "request-id", "x-hedgerow-*", "retry-after", "retry-after-ms")
 # Without pictures, recordings and conversations.
 _TEXT_ALONE = frozenset({"/v1/embeddings", "/v1/rerank", "/v1/moderations", "/v1/cache/wrong"})
 _METRICS = b"text/plain; version=0.0.4; charset=utf-8"
@@ -101,7 +100,7 @@ def make_app(parts: HttpParts) -> ASGIApp:
             allow_origins=origins,
             allow_methods=("GET", "POST", "DELETE"),
             allow_headers=("*",),
-            expose_headers=_EXPOSED,
+            expose_headers=("*",),
         )
     return app
 
