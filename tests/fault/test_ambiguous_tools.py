@@ -15,7 +15,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.tool.v1 import tool_pb2, tool_pb2_grpc
 from tests.conftest import REPOSITORY
 from tests.fault.asking import Asker, asking
-from tests.fault.beside import asking_beside, check, honest
+from tests.fault.beside import asking_beside, check, honest_before
 from tests.fault.faulty_llm import FaultyLlm
 from tests.fault.mesh import Processes
 from tests.fault.report import Report
@@ -69,7 +69,7 @@ async def test_a_tool_named_like_another_source_is_not_called_for_it(
             },
         )
         a, of_kb, b = [await enter(asking(gateway.spec.address, f"key-{name}")) for name in of_all]
-        before = await honest(b, 20)
+        before = await honest_before(b)
         await until(lambda: a.ask(**_beforehand("rogue/weather")), holds=lambda outcome: outcome.ok)
         mine = _calls(called)  # it was asked for by its own path
         with report.case(48, "a tool with another source's name, before that source has listed its own") as row:

@@ -12,7 +12,7 @@ import pytest
 
 from launcher.processes import free_port
 from tests.fault.asking import asking
-from tests.fault.beside import asking_beside, check, honest
+from tests.fault.beside import asking_beside, check, honest_before
 from tests.fault.faulty_llm import FaultyLlm
 from tests.fault.mesh import Processes
 from tests.fault.report import Report
@@ -81,7 +81,7 @@ async def test_the_operator_decides_which_calls_are_recorded(
             trust_traceparent=trusting,
         )
         b = await enter(asking(gateway.spec.address, "key-b"))
-        before = await honest(b, 40)
+        before = await honest_before(b)
         what = "which the operator trusts" if trusting else "unauthenticated"
         with report.case(51, f"{number:,} calls with a traceparent that says sampled, {what}") as row:
             async with asking_beside(b) as during:

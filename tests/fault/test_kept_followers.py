@@ -16,7 +16,7 @@ from tests.fault.apart import apart
 from tests.fault.asking import Asker, Outcome, asking, times_s
 from tests.fault.bare_calls import Slowed
 from tests.fault.bare_gateway import bare_gateway
-from tests.fault.beside import asking_beside, check, honest
+from tests.fault.beside import asking_beside, check, honest_before
 from tests.fault.faulty_llm import SERVICE, WORD, Behaviour, FaultyLlm, serving
 from tests.fault.mesh import UNLIMITED, Processes
 from tests.fault.report import Report
@@ -63,7 +63,7 @@ async def test_each_client_of_one_answer_counts_as_its_tenants(starter: Processe
         )
         at = gateway.spec.address
         b = await enter(asking(at, "key-b"))
-        before = await honest(b, 40)
+        before = await honest_before(b)
         with report.case(45, f"{number:,} callers with one idempotency key at once") as row:
             async with asking_beside(b) as during, apart(_crowd, at, number, number) as ended:
                 await until(lambda: len(ended) == number - _CONCURRENCY, 120)
@@ -94,7 +94,7 @@ async def test_each_client_of_one_answer_counts_as_its_tenants(starter: Processe
 async def _at_a_bare_server(number: int) -> Slowed:
     """A caller before as many calls at once and beside them, at a server of `grpc.aio` alone."""
     async with bare_gateway() as address, asking(address) as caller:
-        before = await honest(caller, 40)
+        before = await honest_before(caller)
         async with asking_beside(caller) as during, apart(_crowd, address, number, number) as ended:
             await until(lambda: len(ended) == number, 120)
     return Slowed(times_s(before), times_s(during))

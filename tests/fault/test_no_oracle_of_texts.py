@@ -21,7 +21,7 @@ from hedgerow.tool.v1 import tool_pb2, tool_pb2_grpc
 from launcher.processes import free_port
 from services.runtime.rpc.authorization import TENANT_HEADER
 from tests.fault.asking import Asker, Outcome, asking
-from tests.fault.beside import asking_beside, check, honest
+from tests.fault.beside import asking_beside, check, honest_before
 from tests.fault.faulty_llm import faulty_llm
 from tests.fault.mesh import PATIENT_LOOKUPS, processes
 from tests.fault.report import Report
@@ -135,7 +135,7 @@ async def test_embeddings_say_nothing_of_what_another_tenant_had_embedded(
     scene: Scene, report: Report, full_size: bool
 ):
     number = 200 if full_size else 20
-    before = await honest(scene.c, 20)
+    before = await honest_before(scene.c)
     with report.case(47, f"A embeds {number} texts, B the same ones and others") as row:
         async with asking_beside(scene.c) as during:
             for each in range(number):
@@ -151,8 +151,8 @@ async def test_embeddings_say_nothing_of_what_another_tenant_had_embedded(
         row.measured("A's texts off by", abs(ratio - 1) * 100, 10, " %", slack=8)
 
 
-async def test_entries_of_another_tenant_look_like_no_entries(scene: Scene, report: Report):
-    page, before = scene.pages["b"], await honest(scene.c, 20)
+async def test_entries_of_another_tenant_look_like_no_entries(scene: Scene, report: Report, full_size: bool):
+    page, before = scene.pages["b"], await honest_before(scene.c)
     asked = await until(lambda: scene.a.ask("Where is the vault?"), holds=_stored)
     own = await until(lambda: scene.b.ask("Where is the shed?"), holds=_stored)
     key, nothing = asked.final.cache.key, "0" * len(asked.final.cache.key)
@@ -160,21 +160,19 @@ async def test_entries_of_another_tenant_look_like_no_entries(scene: Scene, repo
         async with asking_beside(scene.c) as during:
             for path in ("/v1/cache/stats", f"/v1/cache/{key}", f"/v1/cache/{nothing}"):
                 row.tally(failed=(await _said(page, "GET", path)).status >= 400)
-            pairs = [
-                [await _said(page, "DELETE", f"/v1/cache/{each}") for each in (key, nothing)],
-                [
-                    await _said(page, "POST", "/v1/cache/wrong", {"key": each, "question": "Where is the vault?"})
-                    for each in (key, nothing)
-                ],
-                [
-                    await _said(page, "POST", "/v1/cache/wrong", {"key": each, "question": "Who ate my shoes?"})
-                    for each in (key, nothing)
-                ],
-            ]
-            for theirs, nobodys in pairs:
-                row.tally(ok=2)
-                assert (theirs.status, theirs.headers) == (nobodys.status, nobodys.headers)
-                assert _plain(str(theirs.body), key) == _plain(str(nobodys.body), nothing)
+            for _ in range(30 if full_size else 1):
+                for method, path, body in (
+                    ("DELETE", "/v1/cache/{}", None),
+                    ("POST", "/v1/cache/wrong", {"question": "Where is the vault?"}),
+                    ("POST", "/v1/cache/wrong", {"question": "Who ate my shoes?"}),
+                ):
+                    theirs, nobodys = [
+                        await _said(page, method, path.format(each), body and body | {"key": each})
+                        for each in (key, nothing)
+                    ]
+                    row.tally(ok=2)
+                    assert (theirs.status, theirs.headers) == (nobodys.status, nobodys.headers)
+                    assert _plain(str(theirs.body), key) == _plain(str(nobodys.body), nothing)
             assert (await _said(page, "GET", "/v1/cache/stats")).status == 501
             removed = await _said(page, "DELETE", f"/v1/cache/{own.final.cache.key}")
             assert removed.body == {"removed": 1}
@@ -194,7 +192,7 @@ def _plain(text: str, key: str) -> str:
 
 
 async def test_collections_of_another_tenant_look_like_no_collections(scene: Scene, report: Report, full_size: bool):
-    number, before = 200 if full_size else 20, await honest(scene.c, 20)
+    number, before = 600 if full_size else 20, await honest_before(scene.c)
     async with (
         AsyncCollectionClient(scene.cache, tenant="a") as of_a,
         AsyncCollectionClient(scene.cache, tenant="b") as of_b,
@@ -240,7 +238,7 @@ async def _searches(caller: Asker) -> list[Any]:
 
 
 async def test_a_tools_result_is_not_another_tenants(scene: Scene, report: Report, full_size: bool):
-    number, before = 200 if full_size else 20, await honest(scene.c, 20)
+    number, before = 200 if full_size else 20, await honest_before(scene.c)
     with report.case(47, f"A has a tool called {number} times, B with the same arguments") as row:
         async with asking_beside(scene.c) as during:
             for each in range(number):

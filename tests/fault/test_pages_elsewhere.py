@@ -11,7 +11,7 @@ import pytest
 
 from launcher.processes import free_port
 from tests.fault.asking import MODEL, asking
-from tests.fault.beside import asking_beside, check, honest
+from tests.fault.beside import asking_beside, check, honest_before
 from tests.fault.faulty_llm import FaultyLlm
 from tests.fault.mesh import Processes
 from tests.fault.report import Report
@@ -75,7 +75,7 @@ async def test_pages_elsewhere_get_nothing_of_a_gateway_without_keys(
         page, *ports = [
             await enter(httpx.AsyncClient(base_url=f"http://{each}", timeout=30)) for each in (here, metrics, of_cache)
         ]
-        before = await honest(caller, 20)
+        before = await honest_before(caller)
         with report.case(49, "pages on other origins, at every route of a gateway on loopback without keys") as row:
             async with asking_beside(caller) as during:
                 for _ in range(times):

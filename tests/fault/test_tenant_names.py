@@ -17,7 +17,7 @@ from hedgerow.tool.v1 import tool_pb2
 from launcher.processes import free_port
 from tests.certificates import Certificates, mutual
 from tests.fault.asking import MODEL, Asker, asking
-from tests.fault.beside import asking_beside, check, honest
+from tests.fault.beside import asking_beside, check, honest_before
 from tests.fault.faulty_llm import SERVICE, FaultyLlm, serving
 from tests.fault.mesh import Processes
 from tests.fault.report import Report, Row
@@ -50,7 +50,7 @@ async def test_no_name_of_a_tenant_is_a_right(starter: Processes, llm: FaultyLlm
         at = gateway.spec.address
         victim, b = [await enter(asking(at, f"key-{name}")) for name in ("victim", "b")]
         page = await enter(httpx.AsyncClient(base_url=f"http://{http}"))
-        before = await honest(b, 20)
+        before = await honest_before(b)
         asked = await until(lambda: victim.ask("Whose is it?"), holds=lambda outcome: outcome.final.cache.key)
         key = asked.final.cache.key
         with report.case(46, f"tenants called {', '.join(map(repr, _NAMES))}, by key") as row:
@@ -139,7 +139,7 @@ async def test_no_name_in_a_token_is_a_right(report: Report, tmp_path: Path):
             )
         )
         b = await enter(asking(edge.address, issuer.token(tenant="b")))
-        before = await honest(b, 20)
+        before = await honest_before(b)
         with report.case(46, "the same names, and names that are none, in a token's claim, through Envoy") as row:
             async with asking_beside(b) as during:
                 for name in (*_NAMES, 0, ["victim"], {"a": "victim"}):  # a name that is no text is used as it is
