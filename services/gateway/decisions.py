@@ -204,7 +204,7 @@ class Changes(list[pb.Change]):
     def add_media(self, pictures: int, transcript: str) -> None:
         """Note that the model received texts in place of pictures and a recording."""
         if pictures:
-            self.add(Changed.PICTURES, before=f"{pictures} pictures", after="labels")
+            self.add(Changed.PICTURES, before=f"{pictures} picture{'s' * (pictures > 1)}", after="labels")
         if transcript:
             self.add(Changed.RECORDING, after="text")
 
