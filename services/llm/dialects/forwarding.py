@@ -20,6 +20,7 @@ _OURS = ("hedgerow", "model", "stream")
 # Fields that a policy may have put in the place of the caller's.
 _OF_POLICIES = ("messages", "system", "tools", "tool_choice", "logprobs", "top_logprobs")
 _CONVERSATION = ("input", "instructions")
+_NO_INPUT = [{"role": "user", "content": "…"}]  # what the gateway puts in the place of none
 _AS_WRITTEN = frozenset({"documents", "input", "messages", "system", "tools"})
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _OF_INPUT = re.compile(r"input\[\d+\](\.(content|output)\[\d+\])?")  # an item, or a part of one, as a whole
@@ -57,6 +58,8 @@ def forwarded_response(
     translated = dict(translate())
     if "input" in own:
         translated = {name: given for name, given in translated.items() if name not in _CONVERSATION}
+    elif translated["input"] == _NO_INPUT:
+        del translated["input"]
     included, wanted = own.get("include") or [], translated.pop("include", [])  # log-probabilities
     if own.get("top_logprobs") is not None or any(each in included for each in wanted):
         translated.pop("top_logprobs", None)  # the caller has said what is wanted

@@ -189,6 +189,8 @@ RESPONSES: dict[str, Shape] = {
     "blank turns": {"input": [_user([]), {"role": "assistant", "content": " "}, _user("?")]},
     "typed message": {"input": [{"type": "message", **_user([_PARTS["text"]])}]},
     "nothing but what is kept": {"input": [], "conversation": "conv_1"},
+    "a prompt alone": {"prompt": {"id": "pmpt_1"}},
+    "a conversation alone": {"conversation": "conv_1"},
     "null beside text": {"input": "?", "temperature": None, "tools": None, "store": None},
     "text format": {"input": "?", "text": {"format": {"type": "text"}}},
     "json object": {"input": "JSON?", "text": {"format": {"type": "json_object"}}},

@@ -40,6 +40,7 @@ _NOT_WORDS = frozenset(
 )
 _MOST_WITHOUT_BLANK = 1_024  # characters: what is longer is data
 _KEPT = ("previous_response_id", "conversation", "background")  # what one provider alone knows, or goes on with
+_WITHOUT_INPUT = ("prompt", "previous_response_id", "conversation")  # what a provider can answer alone
 # Fields of the request that the answer repeats, with the defaults that clients expect.
 _ECHOED: Mapping[str, Any] = {
     "background": False,
@@ -73,7 +74,7 @@ def take_input(request: pb.GenerateRequest, body: Fields, most_messages: int) ->
     if isinstance(text := body.seen("input"), str):
         request.messages.add(role=chat_pb2.ROLE_USER, content=body.needed("input") if text.strip() else NO_TEXT)
         return
-    if "input" not in body:
+    if "input" not in body and not any(name in body for name in _WITHOUT_INPUT):
         raise body.wrong("input", "a string or an array")
     items = body.objects("input")
     asking = [index for index, item in enumerate(items) if item.seen("type") != _REASONING]

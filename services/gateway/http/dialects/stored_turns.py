@@ -86,7 +86,7 @@ class StoredTurns:
         order = await read(data, body, size)  # its own input alone, so that errors have the caller's places
         whose = owner(tenant, order)
         wanted = wanted and whose is not None
-        items = _items(given["input"])
+        items = _items(given.get("input"))
         answer_id = secrets.token_hex(_ID_BYTES) if wanted else exchange.answer_id
         if previous or named:
             asked = _Asked(exchange, whose, previous or "", named, wanted, items, data)
@@ -181,7 +181,7 @@ class StoredTurns:
 
 def _items(given: Any) -> list[dict[str, Any]]:
     """The items of an input."""
-    return [{"type": "message", "role": "user", "content": given}] if isinstance(given, str) else list(given)
+    return [{"type": "message", "role": "user", "content": given}] if isinstance(given, str) else list(given or ())
 
 
 def _written(given: Mapping[str, Any]) -> bytes:
