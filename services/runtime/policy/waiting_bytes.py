@@ -87,7 +87,9 @@ class WaitingBytes:
             tenant, waiters = next(iter(self._waiters.items()))
             self._waiters.move_to_end(tenant)
             granted, size = next(iter(waiters.items()))
-            if self._fits(tenant, size):
+            if granted.done():  # cancelled, and has not run since
+                self._leave(tenant, granted)
+            elif self._fits(tenant, size):
                 passed = 0
                 self._add(tenant, size)
                 self._leave(tenant, granted)

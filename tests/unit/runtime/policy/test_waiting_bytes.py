@@ -86,6 +86,26 @@ async def test_a_request_that_waits_for_bytes_in_vain_gets_a_retry_delay_and_mak
     assert not room._waiters
 
 
+@pytest.mark.paused
+async def test_requests_that_are_cancelled_together_leave_nothing_behind() -> None:
+    room = WaitingBytes(100)
+
+    async def work() -> None:
+        await room.take_in_time("acme", 50, 1.0)
+        try:
+            await asyncio.sleep(1.0)
+        finally:
+            room.give_back("acme", 50)
+
+    tasks = [asyncio.create_task(work()) for _ in range(3)]
+    await asyncio.sleep(0.1)
+    for task in tasks:  # the first has its bytes, and the others wait for them
+        task.cancel()
+    await asyncio.wait(tasks)
+    assert all(task.cancelled() for task in tasks)
+    assert (room._taken, room._held, room._waiters) == (0, {}, {})
+
+
 def test_a_request_cancelled_while_it_waits_for_bytes_leaves_nothing_behind() -> None:
     @asynccontextmanager
     async def scene() -> AsyncIterator[Coroutine[Any, Any, object]]:
