@@ -63,7 +63,7 @@ def blocks(parts: Iterable[str], salt: str) -> Blocks:
     where one ends counts. Prompts with different salts have no block in common."""
     digest, left, found = hashlib.blake2b(salt.encode(), digest_size=8), b"", list[bytes]()
     for part in parts:
-        left += part.encode() + b"\0"
+        left += part[: _MOST_BLOCKS * BLOCK_BYTES].encode() + b"\0"  # as much of it as can be in blocks
         while len(left) >= BLOCK_BYTES:
             if len(found) == _MOST_BLOCKS:
                 return found
