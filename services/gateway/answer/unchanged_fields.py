@@ -58,7 +58,7 @@ def _is_stale(context: RequestContext, api: chat_pb2.Api, body: Mapping[str, Any
     items = [each for each in given if isinstance(each, dict)] if isinstance(given, list) else []
     contents = [item.get(name) for item in items for name in ("content", "output")]
     masked_texts = context.inputs.masked_texts
-    return any(_is_of_parts(key, content) for content in contents if isinstance(content, list) for key in masked_texts)
+    return any(_are_together(content, masked_texts) for content in contents if isinstance(content, list))
 
 
 def _is_rewritten(context: RequestContext) -> bool:
@@ -70,11 +70,11 @@ def _is_rewritten(context: RequestContext) -> bool:
     return bool(context.inputs.prompt or context.inputs.called or more or others)
 
 
-def _is_of_parts(text: str, parts: list[Any]) -> bool:
-    """Whether several parts may form this text together."""
+def _are_together(parts: list[Any], masked_texts: Collection[str]) -> bool:
+    """Whether several parts form one of these texts together."""
     pieces = [part.get("text") or part.get("refusal") for part in parts if isinstance(part, dict)]
     said = [piece for piece in pieces if isinstance(piece, str) and piece]
-    return bool(said) and text not in said and all(piece in text for piece in said)
+    return len(said) > 1 and any(between.join(said) in masked_texts for between in ("", "\n"))
 
 
 def unread_texts(original: chat_pb2.Original, also: Collection[str] = ()) -> Iterator[tuple[str, str]]:

@@ -52,6 +52,21 @@ async def test_a_conversation_with_private_data_in_such_a_field_is_the_gateways(
 
 
 @pytest.mark.parametrize(
+    ("turns", "stays"),
+    [
+        pytest.param([["Hi."], ["Hi. ", MINE]], False, id="a masked text of several parts"),
+        pytest.param([["Hi."], [f"Hi. {MINE}"]], True, id="a text that is in a masked one"),
+    ],
+)
+async def test_items_of_responses_stay_where_the_masked_texts_are_whole(turns: list[list[str]], stays: bool):
+    items = [{"role": "user", "content": [{"type": "input_text", "text": text} for text in parts]} for parts in turns]
+    own = chat_pb2.Original(api=chat_pb2.API_RESPONSES, body=json.dumps({"input": items}).encode())
+    scene = guarded(personal="mask")
+    await scene.final(messages=said(*map("".join, turns)), original=own)
+    assert ("input" in json.loads(scene.llms["small"].requests[0].original.body)) == stays
+
+
+@pytest.mark.parametrize(
     ("given", "guard"), [(KEY, {"secrets": "refuse"}), ([{"text": ATTACK}], {"injection": "refuse"})]
 )
 async def test_such_a_field_is_refused_for_what_a_message_is_refused_for(given: object, guard: dict[str, str]):
