@@ -87,7 +87,12 @@ class Call:
         """Wait for the first message. A drill applies its `fault`."""
         if fault:
             await self._completion.suffer(fault)
-        self._first = await self._completion.read()
+        if self.kind == "failover":  # its readers are in mid-answer
+            self._watch(max(self._stall_s, self.pool.baseline.needs_s()))
+        try:
+            self._first = await self._completion.read()
+        finally:
+            self._stop_watching()
         self._tokens = self._first.tokens
         self._last = self._clock()
         self._first_s = self._last - self._started
@@ -98,7 +103,7 @@ class Call:
         self._record_first_text()
         completion = self._completion
         turns = TokenBucket(_MESSAGES_PER_S, _MESSAGES_AT_ONCE, self._clock)
-        self._watch()
+        self._watch(self._stall_s)
         try:
             text.add(self._first)
             first_at = before_at = self._last
@@ -199,14 +204,14 @@ class Call:
         if self._permit.probe:  # no need to wait for the end of a long answer
             self._permit.succeeded(self._first_s)
 
-    def _watch(self) -> None:
-        """End the call when it has been silent for too long; check again at the earliest such time."""
-        left_s = self._stall_s - (self._clock() - self._last)
+    def _watch(self, longest_s: float) -> None:
+        """End the call when it has been silent for so long; check again at the earliest such time."""
+        left_s = longest_s - (self._clock() - self._last)
         if left_s <= 0:
-            silent = f"{self.pool.model}: silent for {self._stall_s:.1f} s in mid-stream"
+            silent = f"{self.pool.model}: silent for {longest_s:.1f} s in mid-stream"
             self._completion.cancel(Unavailable(silent))
         elif left_s < float("inf"):
-            self._watching = asyncio.get_running_loop().call_later(left_s, self._watch)
+            self._watching = asyncio.get_running_loop().call_later(left_s, self._watch, longest_s)
 
     def _stop_watching(self) -> None:
         if self._watching:

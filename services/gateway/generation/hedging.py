@@ -16,6 +16,7 @@ from services.gateway.policies.race import Race
 from services.gateway.policies.slot import Slot
 from services.gateway.upstream.fleet import Fleet, Pool
 from services.gateway.upstream.replica import Replica
+from services.runtime.errors import TooLate
 
 
 class FirstTokenWait:
@@ -69,6 +70,8 @@ class Hedging:
 
     async def __call__(self, granted: Granted) -> Call:
         job, retry = granted.attempt.job, granted.attempt.number > 1
+        if job.deadline.is_over() or job.first_text.is_over():  # a model would read the prompt in vain
+            raise TooLate(f"{job.model}: no time is left for a first text")
         if not retry:
             self._fleet.hedges.count_call()
         other = None if retry or job.single_attempt else self._other(job)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from services.gateway.generation.call import Call
 from services.gateway.generation.job import Attempt, Generate, Job
-from services.gateway.labels import Act
 from services.gateway.upstream.fleet import Fleet, Pool
 from services.gateway.upstream.replica import Replica
 from services.runtime.errors import Misconfigured, ServiceError, TooLate
@@ -40,8 +39,7 @@ class Retrying:
             pause_s = self._pause_s(job, pool, failed, problem)
             if pause_s is None:
                 raise problem
-            job.report.decisions.add(Act.RETRY_STARTED, pool.model, problem.outline)
-            attempt = Attempt(job, failed=failed)
+            attempt = Attempt(attempt.job, reason=problem.outline, failed=failed)
 
     def _pause_s(self, job: Job, pool: Pool, failed: Sequence[Replica], problem: ServiceError) -> float | None:
         """Seconds to wait before another call; None for no other call. A replica that was silent, or is set up

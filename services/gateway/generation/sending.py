@@ -28,7 +28,7 @@ class Send:
         balance.taken(replica, sent.prompt)
         if fault := pool.drill.fault(pool.rng):
             report.decisions.add(Act.DRILL_ABORTED if fault.code else Act.DRILL_DELAYED, replica, fault.words())
-        if act := _STARTED.get(attempt.kind):
+        if act := Act.RETRY_STARTED if attempt.kind == "first" and attempt.failed else _STARTED.get(attempt.kind):
             report.decisions.add(act, replica, attempt.reason)
         try:
             await call.begin(fault)

@@ -56,6 +56,15 @@ def test_a_silent_stream_goes_on_elsewhere_and_nothing_of_it_comes_twice():
     assert scene.decisions == [("failover", "started")]
 
 
+def test_a_replica_that_is_silent_from_the_start_does_not_hold_up_the_rest_of_an_answer():
+    broken, silent = ScriptedLlm(text("Once upon "), 0.01, GONE), ScriptedLlm(None)
+    other = ScriptedLlm(0.5, text("a time."), finish())
+    policies = {"stall_ms": 2_000, "retry": RETRY}
+    scene = play({"budget_s": 60.0}, warm_up=5, policies=policies, m=[broken, silent, other])
+    assert (scene.words, scene.error, scene.took_s) == ("Once upon a time.", None, pytest.approx(2.5, abs=0.1))
+    assert scene.decisions == [("failover", "started"), ("failover", "failed"), ("failover", "started")]
+
+
 def in_regions(*priorities: int) -> Callable[[Fleet], None]:
     """Puts the replicas of `m` where they belong."""
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import math
+import random
 
 import pytest
 
 from services.gateway.errors import ModelUnavailable
 from services.gateway.generation.stack import make_stack
 from services.gateway.policies.breaker import State
-from services.gateway.policies.slot import Shed
+from services.gateway.policies.slot import Shed, SlotRequest
 from services.gateway.upstream.call_errors import ModelNotAtProvider
+from services.gateway.upstream.fleet import Fleet
 from services.runtime.deadline import Deadline
 from services.runtime.errors import (
     Exhausted,
@@ -28,6 +30,7 @@ from tests.unit.gateway.generation.scene import ALWAYS_OPEN, GONE, HEDGE, RETRY,
 from tests.unit.gateway.scripted import ScriptedLlm, finish, fleet, started_fleet
 
 pytestmark = pytest.mark.paused
+ONE_SLOT = {"algorithm": "fixed", "initial": 1, "queue_ms": 10_000}
 
 
 def test_a_request_for_a_single_attempt_is_neither_hedged_nor_retried_nor_given_to_another_model():
@@ -140,6 +143,33 @@ async def test_a_late_first_text_gives_way_to_another_model_and_the_rest_of_the_
     scene = await Scene(fleet(loop_clock, m=slow, small=small), first_text=Deadline.after(0.3, loop_clock)).run()
     assert (scene.words, slow.calls[0].closed) == ("small", True)
     assert scene.report.problems == ["no first text within 300 ms"]
+
+
+async def waited(behind: Fleet, for_s: float, **order: object) -> Scene:
+    """A job whose only slot is taken for so long."""
+    slot = await behind.pools["m"].limiter.enter(SlotRequest(0, "other", 1.0, Deadline.never()))
+    asyncio.get_running_loop().call_later(for_s, slot.release)
+    return await Scene(behind, first_text=Deadline.after(0.3, loop_clock), **order).run()
+
+
+async def test_a_model_is_not_asked_once_the_time_for_its_first_text_is_over():
+    late = says("late")
+    scene = await waited(fleet(loop_clock, {"limit": ONE_SLOT}, m=late), 0.5)
+    assert (type(scene.error), calls(late), scene.report.unbilled()) == (TooLate, [0], [])
+
+
+async def test_a_retry_in_the_background_has_its_time_to_first_text_from_its_slot_on():
+    broken, well = ScriptedLlm(GONE), says("well", 0.2)
+    behind = fleet(loop_clock, {"limit": ONE_SLOT, "retry": RETRY}, m=[broken, well])
+    in_background = SlotRequest.background("acme", 1.0, Deadline.after(10.0, loop_clock))
+    assert (await waited(behind, 5.0, slot_request=in_background)).words == "well"
+
+
+async def test_a_retry_that_is_not_made_is_not_reported():
+    behind = fleet(loop_clock, {"retry": {**RETRY, "base_ms": 100}}, m=ScriptedLlm(GONE))
+    behind.retry._rng = random.Random(0)
+    asyncio.get_running_loop().call_later(0.01, behind.pools["m"].replicas[0].breaker.disconnected)
+    assert (await Scene(behind).run()).decisions == [("breaker", "refused")]
 
 
 def test_the_budget_ends_everything():
