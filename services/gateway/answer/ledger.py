@@ -84,6 +84,10 @@ class Ledger:
         """Seconds that stages may still use."""
         return max(0.0, self.plan.budget_ms / 1000 - self.reserve_s - self.elapsed())
 
+    def left_s(self, stage: Running) -> float:
+        """Seconds that a stage under way may still use."""
+        return max(0.0, stage.started + stage.budget_s - self.elapsed())
+
     def decide(self, act: Act, subject: str, reason: str) -> None:
         """Record a decision of a policy."""
         self.decisions.add(act, subject, reason)

@@ -76,10 +76,10 @@ def job(
     *,
     first_text: bool = True,
 ) -> Job:
-    """The job for a request, within the budget of `stage`. `first_text`: whether its first text is that of the
-    answer."""
+    """The job for a request, within what is left of the budget of `stage`. `first_text`: whether its first text is
+    that of the answer."""
     ledger, tenant, request = context.ledger, context.tenant, context.question.request
-    deadline = Deadline.after(stage.budget_s, ledger.clock)
+    deadline = Deadline.after(ledger.left_s(stage), ledger.clock)
     rank = score(
         premium=tenant.premium, realtime=request.realtime, attempt=request.attempt, background=context.in_background
     )
@@ -100,11 +100,11 @@ def job(
     )
 
 
-def read(context: RequestContext, key: bytes, work: Job, stage: Running) -> GenerationReading:
+def read(context: RequestContext, key: bytes, work: Job) -> GenerationReading:
     """Start the job, or join a generation of the same key, whose prompt has the same turns."""
     if key and (dropped := context.ledger.final.prompt.dropped_turns):
         key += f"/without {dropped} turns".encode()
-    reading = context.backends.models.read(key, work, stage.budget_s)
+    reading = context.backends.models.read(key, work, work.deadline.remaining())
     if reading.joined:
         context.ledger.decisions += work.report.decisions
         context.ledger.changes.add(Changed.SHARED)

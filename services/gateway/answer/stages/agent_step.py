@@ -88,8 +88,8 @@ class AgentStep:
         models = (choice.model, *choice.alternatives) if self._answers else (choice.model,)
         # Text is the answer itself, and has the remaining time of the answer.
         lasts_s = context.ledger.remaining() if self._answers else self._ends.remaining()
-        work = model_call.job(context, asked, models, replace(self._stage, budget_s=lasts_s), first_text=self._answers)
-        return model_call.read(context, b"", work, replace(self._stage, budget_s=lasts_s))
+        stage = replace(self._stage, started=context.ledger.elapsed(), budget_s=lasts_s)
+        return model_call.read(context, b"", model_call.job(context, asked, models, stage, first_text=self._answers))
 
     async def _next(self, reading: GenerationReading) -> Sequence[llm_pb2.GenerateResponse]:
         if self._answers and self._written.text:

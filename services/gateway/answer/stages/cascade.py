@@ -116,8 +116,11 @@ class CascadeStage(AnswerStage):
                 why = "" if context.text_writer.cut else await self._why_not(tried, stage)
             except ServiceError as problem:
                 why = problem.outline
-            stage.detail = f"{fast.model}: {why or 'passed'}"
+            unchecked = "ended by the guard" if context.text_writer.cut else ""
+            stage.detail = f"{fast.model}: {why or unchecked or 'passed'}"
             if not why:
+                if not unchecked:
+                    ledger.decide(Act.CASCADE_PASSED, reading.report.model, "")
                 return await self._take(tried, reading)
             stage.outcome = pb.STAGE_OUTCOME_REPLACED
             ledger.decide(Act.CASCADE_ESCALATED, context.prior[Route].choice.model, stage.detail)
@@ -140,7 +143,7 @@ class CascadeStage(AnswerStage):
             if not asked.sampling.HasField("top_logprobs"):
                 asked.sampling.top_logprobs = 0  # of its own tokens alone
         work = model_call.job(context, asked, (model,), stage, first_text=False)
-        return model_call.read(context, key, work, stage)
+        return model_call.read(context, key, work)
 
     async def _say(self, reading: GenerationReading, items: Sequence[llm_pb2.GenerateResponse]) -> bool:
         """Stream text to a client that wants it at once. Returns whether the guard has ended the answer."""
@@ -167,9 +170,9 @@ class CascadeStage(AnswerStage):
 
     async def _misshapen(self, answer: str, stage: Running) -> str:
         context, tenant = self.context, self.context.tenant
-        wanted = context.question.request.response_format
+        wanted, left_s = context.question.request.response_format, context.ledger.left_s(stage)
         try:
-            found = await context.backends.forms.mismatch(tenant.name, tenant.weight, wanted, answer, stage.budget_s)
+            found = await context.backends.forms.mismatch(tenant.name, tenant.weight, wanted, answer, left_s)
         except Unchecked:  # the better model's answer could not be checked either
             return ""
         return found.where if found else ""
@@ -183,7 +186,7 @@ class CascadeStage(AnswerStage):
             cache_salt=context.tenant.prefix_salt,
         )
         work = model_call.job(context, asked, (context.prior[Route].choice.model,), stage, first_text=False)
-        said = await collect_all(context, model_call.read(context, b"", work, stage))
+        said = await collect_all(context, model_call.read(context, b"", work))
         against = objection(said.text)
         quotes = against and context.privacy.checks  # the objection may quote private data
         return "the judge rejects the answer" if quotes else against
@@ -195,5 +198,4 @@ class CascadeStage(AnswerStage):
         reason = await context.text_writer.finish(tried.finish_reason)
         if not self._at_once:
             ledger.written.tokens = tried.written
-        ledger.decide(Act.CASCADE_PASSED, reading.report.model, "")
         return Done(reason, reading.report.model, tried.usage, reading.generation)

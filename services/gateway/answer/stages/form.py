@@ -123,7 +123,7 @@ class FormStage(AnswerStage):
         context = self.context
         asked, key = await self._question(broken), context.identifier.identify().key
         work = model_call.job(context, asked, (context.prior[Done].model,), stage, first_text=False)
-        reading = model_call.read(context, key and key + _KEY, work, stage)
+        reading = model_call.read(context, key and key + _KEY, work)
         try:
             tried = await collect_all(context, reading)
             found = await self._mismatch(tried.text)

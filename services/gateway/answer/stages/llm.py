@@ -114,7 +114,7 @@ class LlmStage(AnswerStage):
         context, choice = self.context, self.context.prior[Route].choice
         models = choice.model, *(each for each in choice.alternatives if not self._has_answered(each))
         job = model_call.job(context, await model_call.question(context), models, stage)
-        return model_call.read(context, context.identifier.identify().key, job, stage)
+        return model_call.read(context, context.identifier.identify().key, job)
 
     @property
     def _streamed(self) -> Streamed | None:

@@ -212,8 +212,8 @@ class PromptStage(AnswerStage):
     async def _counted(self, prompt: Sequence[chat_pb2.Message], stage: Running) -> int:
         context = self.context
         pool, request = context.backends.fleet.pools[context.prior[Route].choice.model], context.question.request
-        metadata = telemetry.propagate(stage.span)
-        return await pool.count_tokens(prompt, request.tools, context.tenant.name, stage.budget_s, metadata)
+        metadata, left_s = telemetry.propagate(stage.span), context.ledger.left_s(stage)
+        return await pool.count_tokens(prompt, request.tools, context.tenant.name, left_s, metadata)
 
     def _count_before(self, came: Sequence[chat_pb2.Message], report: pb.PromptReport, stage: Running) -> None:
         """Count the original prompt for the report, while everything else continues."""

@@ -85,6 +85,13 @@ async def test_a_fast_model_has_its_share_of_the_time_and_no_more():
     assert hurried.text == "It is Paris."
 
 
+async def test_a_judge_has_what_the_fast_model_has_left_of_that_share():
+    better = ScriptedLlm(scripts=[[None], [finish("It is Paris.")]])
+    final = await cascading(0.3, finish("Paris."), better=better).final(cascade=pb.Cascade(verifiers=[RULES, JUDGE]))
+    assert {stage.name: stage.spent_ms for stage in final.stages}["cascade"] == pytest.approx(400, abs=20)
+    assert final.text == "It is Paris."
+
+
 async def test_a_client_that_leaves_meanwhile_stops_the_fast_model_and_pays_for_its_prompt():
     scene = cascading(text("Pa"), None)
     leaving = asyncio.create_task(scene.final(cascade=pb.Cascade()))

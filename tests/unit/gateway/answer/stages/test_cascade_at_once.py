@@ -73,6 +73,14 @@ async def test_at_once_what_the_guard_holds_back_of_an_answer_that_stays_leaves_
     assert not [event for event in events if event.HasField("patch")]
 
 
+async def test_at_once_an_answer_that_the_guard_ends_has_passed_no_check():
+    scene = cascading(text("Write to jo@example.com. "), 0.05, finish("Bye."))
+    guard = pb.GuardPolicy(answer_personal=pb.GUARD_ACTION_REFUSE)
+    final = (await scene.events(cascade=AT_ONCE, guard=guard))[-1].final
+    assert final.finish_reason == chat_pb2.FINISH_REASON_CONTENT_FILTER
+    assert "cascade" not in [policy for policy, _ in made(final)]
+
+
 @pytest.mark.parametrize("better", [Unavailable("better: gone"), finish()], ids=["gone", "without text"])
 async def test_at_once_an_answer_is_interrupted_where_both_models_break(better: object):
     scene = cascading(text("Lyo"), Unavailable("quick: broke"), better=ScriptedLlm(better))

@@ -161,6 +161,22 @@ async def test_without_a_token_count_a_conversation_is_cut_by_an_estimate_that_t
     assert final.prompt.dropped_turns
 
 
+class SlowCounts(ScriptedLlm):
+    """Counts tokens within 60 ms, if it has that time."""
+
+    async def count_tokens(self, messages, timeout_s, metadata, tools=()) -> int:
+        await asyncio.sleep(min(0.06, timeout_s))
+        if timeout_s < 0.06:
+            raise TooLate("small: late")
+        return words(messages)
+
+
+async def test_all_counts_of_a_prompt_together_have_the_time_of_the_stage():
+    final = await Scene(small=SlowCounts(finish("It rains."))).final(messages=chatter(40))
+    assert {stage.name: stage.spent_ms for stage in final.stages}["prompt"] <= 101
+    assert (final.prompt.estimated, final.text) == (True, "It rains.")
+
+
 async def test_tool_results_stay_with_their_question_when_turns_are_dropped():
     asked = [
         said("user", "Time?"),
