@@ -26,12 +26,13 @@ _RESULTS = {
 
 
 class OldServer:
-    """Knows its `sessions`, which are numbered. `silent`: it answers no DELETE."""
+    """Knows its `sessions`, which are numbered. `silent`: it answers no DELETE. `instead`: its answer to a call."""
 
     def __init__(self) -> None:
         self.sessions = set[str]()
         self.begun = self.parted = 0
         self.silent = False
+        self.instead = b""
         self._server: asyncio.Server | None = None
 
     async def __aenter__(self) -> str:
@@ -67,6 +68,8 @@ class OldServer:
             return _http(200, _HELLO, asked["id"], session)
         if session not in self.sessions:
             return _http(404 if session else 400)
+        if self.instead and asked["method"] == "tools/call":
+            return self.instead
         return _http(200, _RESULTS.get(asked["method"], {}), asked["id"]) if "id" in asked else _http(202)
 
 
@@ -120,6 +123,18 @@ async def test_a_server_that_does_not_know_its_session_any_more_is_called_in_a_n
     again = await until(lambda: _called_again(source))
     assert (again.content, again.failed, server.begun) == ("hello", False, 2)
     assert server.parted == 1
+
+
+@pytest.mark.parametrize(
+    "headers", ["302 -\r\nlocation: http://elsewhere/", "202 -", "200 -\r\ncontent-type: text/html"]
+)
+async def test_a_server_whose_answer_to_a_call_is_no_message_is_unavailable(
+    server: OldServer, source: McpSource, headers: str
+) -> None:
+    server.instead = f"HTTP/1.1 {headers}\r\ncontent-length: 0\r\n\r\n".encode()
+    with pytest.raises(Unavailable) as problem:
+        await call(source)
+    assert problem.value.message == "web: MCPError"  # its own words may be addresses
 
 
 async def test_a_server_silent_at_the_end_of_a_session_does_not_delay_the_gateway(

@@ -17,7 +17,7 @@ import anyio
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCResponse, jsonrpc_message_adapter
+from mcp_types import INTERNAL_ERROR, INVALID_REQUEST, JSONRPCError, JSONRPCResponse, jsonrpc_message_adapter
 
 from services.gateway.settings.tools import ToolSettings
 
@@ -167,9 +167,13 @@ async def _counted(inner: AbstractAsyncContextManager[Streams], rate: _Rate, end
 
 
 def _typed(message: SessionMessage | Exception) -> SessionMessage | Exception:
-    """A result without a type is `complete` (MCP 2026-07-28, for older servers); the SDK takes none without."""
-    if isinstance(message, SessionMessage) and isinstance(message.message, JSONRPCResponse):
-        message.message.result.setdefault("resultType", "complete")
+    """A result without a type is `complete` (MCP 2026-07-28, for older servers); the SDK takes none without. An invalid
+    request is a fault of the connection: the SDK says so of a redirect, with its address, and of other content."""
+    given = message.message if isinstance(message, SessionMessage) else None
+    if isinstance(given, JSONRPCResponse):
+        given.result.setdefault("resultType", "complete")
+    elif isinstance(given, JSONRPCError) and given.error.code == INVALID_REQUEST:
+        given.error.code = INTERNAL_ERROR
     return message
 
 
