@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from hedgerow._base_aio import CLOSED, pause
-from hedgerow._errors import Cancelled, HedgerowError, Unavailable
+from hedgerow._errors import Cancelled, HedgerowError, NotFound, Unavailable
 from hedgerow._events import Answer, Event
 from hedgerow._incoming import IncomingAnswer, Sentences
 from hedgerow._outgoing import Outgoing
@@ -75,7 +75,7 @@ class AsyncAnswerStream(AsyncEventStream[Event]):
         while True:
             try:
                 return await super()._fill()
-            except Unavailable as problem:
+            except (Unavailable, NotFound) as problem:  # NotFound: `NOT_KEPT`
                 pause_s = _RECONNECT_S if problem.reason == HUNG_UP else _PAUSE_S
                 rest, lost = self._answer.after(problem, pause_s), lost or problem
                 if rest is None:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import AsyncIterator
+from typing import Any
 
+import grpc
+import pytest
+from google.rpc import code_pb2, error_details_pb2, status_pb2
+
+from hedgerow._answer_stream_aio import AsyncAnswerStream
 from hedgerow._errors import HedgerowError, NotFound, ResourceExhausted, Unavailable
 from hedgerow._outgoing import Outgoing
+from hedgerow._peer import Peer
 from hedgerow._resuming import Resuming
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
@@ -128,6 +135,44 @@ def test_if_the_answer_is_not_stored_the_request_continues_the_text_without_the_
     asked = scene.asked(NOT_KEPT)
     assert (asked.idempotency_key, asked.events_seen, asked.prefix) == ("", 0, "Once")
     assert scene.asked(NOT_KEPT) is None
+
+
+async def test_a_stream_goes_on_from_its_text_where_the_next_gateway_has_not_kept_the_answer() -> None:
+    status = status_pb2.Status(code=code_pb2.NOT_FOUND, message="not kept")
+    status.details.add().Pack(error_details_pb2.ErrorInfo(reason="ANSWER_NOT_KEPT"))
+    details = grpc.aio.Metadata(("grpc-status-details-bin", status.SerializeToString()))
+    lost = grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata(), grpc.aio.Metadata(), "Socket closed")
+    not_kept = grpc.aio.AioRpcError(grpc.StatusCode.NOT_FOUND, grpc.aio.Metadata(), details, "not kept")
+    first, last = (pb.GenerateResponse(events=[pb.Event(delta=pb.TextDelta(text=text))]) for text in ("Par", "is."))
+    final = pb.GenerateResponse(events=[pb.Event(final=pb.Final(text="Paris."))])
+    calls, asked = iter([[first, lost], [not_kept], [last, final]]), list[pb.GenerateRequest]()
+
+    def begin(out: Outgoing[pb.GenerateRequest]) -> ScriptedCall:
+        asked.append(out.request)
+        return ScriptedCall(next(calls))
+
+    request = pb.GenerateRequest(budget_ms=60_000, idempotency_key="k")
+    stream = AsyncAnswerStream(begin, Outgoing(request, 61.0, ()), Peer("x:1"))
+    assert [sentence async for sentence in stream.sentences()] == ["Paris."]
+    assert [(each.idempotency_key, each.events_seen, each.prefix) for each in asked[1:]] == [
+        ("k", 1, ""),
+        ("", 0, "Par"),
+    ]
+
+
+class ScriptedCall:
+    """Gives messages; an error ends it."""
+
+    def __init__(self, script: list[Any]):
+        self._script = script
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        for step in self._script:
+            if isinstance(step, Exception):
+                raise step
+            yield step
+
+    def cancel(self) -> None: ...
 
 
 def test_from_a_text_that_replaced_another_a_model_goes_on_without_the_others_tokens() -> None:
