@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import BinaryIO, cast
 
 from hedgerow._errors import invalid
@@ -33,15 +34,17 @@ def read(field: str, given: Media) -> bytes:
 
 
 def pieces(field: str, given: Media) -> Iterator[bytes]:
-    """The content in pieces, however long it is. A file that cannot be read or is empty is refused at once."""
+    """The content in pieces, however long it is. A file that cannot be read or is empty is refused at once; it is
+    opened once, because a pipe can be read once."""
+    parts: Iterator[bytes]
     if isinstance(given, _BYTES):
-        content = bytes(given)
+        content, name = bytes(given), ""
         parts = (content[at : at + PIECE_BYTES] for at in range(0, len(content), PIECE_BYTES))
-        return parts if content else iter([_checked(field, content, 0, "")])
-    name = _name(field, given)
-    with _opened(field, name) as file:
-        _checked(field, file.read(1), 1, name)
-    return _file_pieces(field, name)
+    else:
+        name = _name(field, given)
+        parts = _file_pieces(field, name)
+    first = _checked(field, next(parts, b""), 0, name)
+    return chain([first], parts)
 
 
 def _name(field: str, given: str | os.PathLike[str]) -> str:
