@@ -15,6 +15,7 @@ from typing import Any
 import grpc
 from google.protobuf.message import Message
 
+from hedgerow._peer import stays_here
 from hedgerow._tls import Tls
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024  # one message, either way; gRPC's own default, made explicit
@@ -81,9 +82,10 @@ def _name(tls: Tls) -> tuple[tuple[str, str], ...]:
 
 def channel_options(target: str) -> tuple[tuple[str, int | str], ...]:
     """`CHANNEL_OPTIONS` and the ping timeout, and for a list of addresses the policy that uses all of them: by default
-    gRPC uses the first."""
+    gRPC uses the first. No proxy of the environment (`http_proxy`) gets calls to this machine."""
     connect = ("grpc.min_reconnect_backoff_ms", connect_timeout_ms())  # also the time limit of one attempt
-    options = (*CHANNEL_OPTIONS, *ping_timeout_options(ping_timeout_ms()), connect)
+    proxy = ("grpc.enable_http_proxy", int(not stays_here(target)))
+    options = (*CHANNEL_OPTIONS, *ping_timeout_options(ping_timeout_ms()), connect, proxy)
     return (*options, ("grpc.service_config", _IN_TURN)) if "," in target else options
 
 

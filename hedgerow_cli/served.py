@@ -116,15 +116,14 @@ def _price(model: dict[str, Any]) -> str:
 def _listed(where: str, api_key: str | None, as_json: bool) -> list[dict[str, Any]]:
     import json
     from urllib.error import HTTPError, URLError
-    from urllib.request import Request, urlopen
 
     from hedgerow_cli.failures import fail
+    from hedgerow_cli.scrape import get
 
     if not where.startswith(("http://", "https://")):
         raise typer.BadParameter(f"http://host:port or https://host is needed, got {where}", param_hint="--url")
-    headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
     try:
-        with urlopen(Request(f"{where}/v1/models", headers=headers), timeout=_TIMEOUT_S) as answer:
+        with get(f"{where}/v1/models", api_key, _TIMEOUT_S) as answer:
             found: list[dict[str, Any]] = json.loads(answer.read(_MOST_BYTES))["data"]
             return found
     except HTTPError as error:

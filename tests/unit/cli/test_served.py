@@ -6,12 +6,11 @@ import io
 import json
 from pathlib import Path
 from typing import Any
-from urllib import request
 
 import pytest
 from typer.testing import CliRunner
 
-from hedgerow_cli import running
+from hedgerow_cli import running, scrape
 from hedgerow_cli.app import app
 from launcher import outages
 from launcher.outages import ModelState
@@ -28,7 +27,7 @@ LISTED = [
 def served(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> str:
     """The output of the command for a gateway that lists these models."""
     answer: Any = lambda *_, **__: io.BytesIO(json.dumps({"data": LISTED}).encode())  # noqa: E731
-    monkeypatch.setattr(request, "urlopen", answer)
+    monkeypatch.setattr(scrape, "get", answer)
     result = CliRunner().invoke(app, ["models", "served", "--url", "http://gateway.test", *arguments])
     assert result.exit_code == 0, result.output
     return result.stdout
@@ -60,7 +59,7 @@ def test_a_model_of_the_mesh_here_that_cannot_be_reached_has_its_url_and_the_rea
     here = [{"name": "llm-gpt", "address": "127.0.0.1:1"}, {"name": "gateway", "address": "127.0.0.1:2"}]
     monkeypatch.setattr(running, "services", lambda _: here)
     monkeypatch.setattr(outages, "model_state", asked)
-    monkeypatch.setattr(request, "urlopen", lambda *_, **__: io.BytesIO(json.dumps({"data": LISTED}).encode()))
+    monkeypatch.setattr(scrape, "get", lambda *_, **__: io.BytesIO(json.dumps({"data": LISTED}).encode()))
     result = CliRunner().invoke(app, ["models", "served", "--state-dir", str(tmp_path)])
     assert result.stdout.splitlines()[1] == "  http://provider.test/v1: connection refused"
 
@@ -68,10 +67,10 @@ def test_a_model_of_the_mesh_here_that_cannot_be_reached_has_its_url_and_the_rea
 def test_on_another_host_open_breakers_show_a_failing_model(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def answer(asked: request.Request, timeout: float) -> io.BytesIO:
+    def answer(url: str, *_: object) -> io.BytesIO:
         metrics = b'hedgerow_breaker_open{backend="gpt@10.0.0.1:1"} 1.0\n'
-        return io.BytesIO(metrics if asked.full_url.endswith("/metrics") else json.dumps({"data": LISTED}).encode())
+        return io.BytesIO(metrics if url.endswith("/metrics") else json.dumps({"data": LISTED}).encode())
 
-    monkeypatch.setattr(request, "urlopen", answer)
+    monkeypatch.setattr(scrape, "get", answer)
     result = CliRunner().invoke(app, ["models", "served", "--url", "http://gateway.test"])
     assert result.stdout.splitlines()[1] == "  calls fail: the gateway's breaker is open"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import socket
+from urllib.error import URLError
 
 import pytest
 
 import hedgerow
-from hedgerow import InvalidArgument, Tls
+from hedgerow import InvalidArgument, Tls, Unavailable
 from hedgerow._peer import stays_here
+from hedgerow_cli.scrape import get
 
 CLIENTS = ["Client", "AsyncClient", "VisionClient", "AsyncVisionClient", "AudioClient", "AsyncAudioClient"]
 
@@ -62,6 +65,18 @@ def test_these_targets_are_on_this_machine(target: str) -> None:
 )
 def test_these_targets_may_be_another_machine(target: str) -> None:
     assert not stays_here(target)
+
+
+def test_no_proxy_of_the_environment_gets_a_call_to_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.getsockname()[1]}")
+        with hedgerow.Client("127.0.0.1:1", api_key="sesame") as client, pytest.raises(Unavailable):
+            client.tools()
+        with pytest.raises(URLError):
+            get("http://127.0.0.1:1/v1/models", "sesame", timeout_s=5)
+        proxy.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            proxy.accept()
 
 
 @pytest.mark.parametrize("client", CLIENTS)
