@@ -69,7 +69,15 @@ def parse(kind: Any, text: str) -> Any:
     """JSON text as a value of a type that `schema_of` knows. Raises `ValueError`, of which pydantic's is one."""
     if is_pydantic(kind):
         return kind.model_validate_json(text)
-    return build(kind, json.loads(text), "")
+    return build(kind, loads(text), "")
+
+
+def loads(text: str) -> Any:
+    """The value of JSON text. Raises `ValueError`, also for one that is nested too deeply for Python."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 def build(kind: Any, value: Any, path: str) -> Any:

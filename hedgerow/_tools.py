@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from hedgerow._shapes import loads
 from hedgerow._signature import described
 
 
@@ -37,7 +37,7 @@ class ToolCall:
 
     def parsed(self) -> Any:
         """The arguments. Raises `ValueError` if the model wrote invalid JSON."""
-        return json.loads(self.arguments or "{}")
+        return loads(self.arguments or "{}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,6 +67,7 @@ def test_each_request_has_a_key_of_its_own_that_a_gateway_takes(length: int) -> 
     ("arguments", "problem"),
     [
         ("Oslo", "Expecting value"),
+        ("[" * 100_000, "nested too deeply"),
         ("[]", r"arguments: an object, got \[\]"),
         ("{}", "arguments: the parameter place, got none"),
         ('{"place": {"city": "Oslo"}, "day": 1}', "arguments: no parameter day"),
