@@ -11,7 +11,7 @@ from typing import NamedTuple
 _SHARED = ("hedgerow", "providers")  # processes of several services, whose lines are in one log
 _LINE = re.compile(rb"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+ [A-Z]+ (\S+) ", re.MULTILINE)
 _BLOCK = 64 * 1024
-_MOST_AT_ONCE = 1024 * 1024
+MOST_AT_ONCE = 1024 * 1024
 
 
 def named(folder: Path, service: str | None = None) -> dict[str, Path]:
@@ -32,15 +32,16 @@ class LogPlace(NamedTuple):
         return Log(self.path, self.service)
 
 
-def places(folder: Path, service: str | None = None) -> dict[str, LogPlace]:
-    """`named`, and where a service and its replicas have no log of their own, their lines in those that are shared."""
+def places(folder: Path, service: str | None = None, latest: int | None = None) -> dict[str, LogPlace]:
+    """`named`, and where a service and its replicas have no log of their own, their lines in those that are shared, or
+    in the `latest` bytes of those."""
     if (own := named(folder, service)) or service is None:
         return {name: LogPlace(path) for name, path in own.items()}
     shared = [path for name, path in named(folder).items() if name in _SHARED]
     return {
         name: LogPlace(path, name)
         for path in shared
-        for name in sorted({found.decode() for found in _LINE.findall(path.read_bytes())})
+        for name in sorted(_services_in(path, latest))
         if name == service or name.startswith(f"{service}-")
     }
 
@@ -57,8 +58,14 @@ def service_of(log: str, line: str, before: str) -> str:
 def known(folder: Path) -> list[str]:
     """The names of logs, and of the services whose lines are in those that are shared."""
     own = named(folder)
-    inside = {found.decode() for name in _SHARED if name in own for found in _LINE.findall(own[name].read_bytes())}
-    return sorted({*own, *inside})
+    return sorted({*own, *(service for name in _SHARED if name in own for service in _services_in(own[name]))})
+
+
+def _services_in(path: Path, latest: int | None = None) -> set[str]:
+    with open(path, "rb") as file:
+        if latest is not None:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - latest))
+        return {_text(found) for found in _LINE.findall(file.read())}
 
 
 class Log:
@@ -74,9 +81,9 @@ class Log:
             start = end = self._at = file.seek(0, os.SEEK_END)
             found = b""
             while start and (self._service or found.count(b"\n") <= count):
-                start = max(0, end - len(found) - _BLOCK)
+                start = max(0, end - max(2 * len(found), _BLOCK)) if not self._service else 0
                 file.seek(start)
-                found = file.read(end - len(found) - start) + found
+                found = file.read(end - start)
         return self._lines(found)[-count:] if count else self._lines(found)[:0]
 
     def more(self) -> Iterator[str]:
@@ -85,7 +92,7 @@ class Log:
             if file.seek(0, os.SEEK_END) < self._at:
                 self._at, self._rest = 0, b""
             file.seek(self._at)
-            found = file.read(_MOST_AT_ONCE)
+            found = file.read(MOST_AT_ONCE)
         self._at += len(found)
         yield from self._lines(found)
 

@@ -59,10 +59,10 @@ def logs(
       hedgerow logs gateway --follow
       hedgerow logs --tail 1000 --json | jq -r 'select(.service == "router") | .line'
     """
-    _refuse_unknown(service, state_dir)
+    places = _places(service, state_dir)
     runs = running.is_held(state_dir)
     try:
-        _show(service, state_dir, tail, as_json, follow=follow and runs)
+        _show(places, service, state_dir, tail, as_json, follow=follow and runs)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
     if follow and not runs:
@@ -71,11 +71,12 @@ def logs(
         notify(f"no mesh runs in {state_dir}: there is nothing to follow")
 
 
-def _refuse_unknown(service: str | None, folder: Path) -> None:
+def _places(service: str | None, folder: Path) -> dict[str, log_files.LogPlace]:
+    """The logs. Raises `BadParameter` where there is none."""
     from difflib import get_close_matches
 
-    if log_files.places(folder, service):
-        return
+    if places := log_files.places(folder, service):
+        return places
     known = log_files.known(folder)
     if service is None or not known:
         raise typer.BadParameter(f"no mesh has run in {folder}; name its state folder", param_hint="--state-dir")
@@ -84,27 +85,30 @@ def _refuse_unknown(service: str | None, folder: Path) -> None:
     raise typer.BadParameter(f"{folder} has no log of {service}; {there}", param_hint="SERVICE")
 
 
-def _show(service: str | None, folder: Path, tail: int, as_json: bool, *, follow: bool) -> None:
+def _show(
+    places: dict[str, log_files.LogPlace], service: str | None, folder: Path, tail: int, as_json: bool, *, follow: bool
+) -> None:
     import time
+    from contextlib import suppress
 
-    read: dict[str, log_files.Log] = {}
+    read = {name: place.open() for name, place in places.items()}
     said: dict[str, str] = {}  # the service of each log's last line
-    alone = service is not None and len(log_files.places(folder, service)) == 1
+    alone = service is not None and len(places) == 1
 
     def show(name: str, lines: list[str]) -> None:
         for line in lines:
             said[name] = log_files.service_of(name, line, said.get(name, name))
             print(_formatted(said[name], line, as_json, alone), flush=follow)
 
-    for name, place in log_files.places(folder, service).items():
-        read[name] = place.open()
-        show(name, read[name].last(tail))
+    for name, log in read.items():
+        show(name, log.last(tail))
     while follow:
         goes_on = running.is_held(folder)  # before the last look: what it says at its end is shown
-        for name, place in log_files.places(folder, service).items():
-            if name not in read:
-                read[name] = place.open()
-            show(name, list(read[name].more()))
+        for name, place in log_files.places(folder, service, log_files.MOST_AT_ONCE).items():
+            read.setdefault(name, place.open())
+        for name, log in read.items():
+            with suppress(FileNotFoundError):
+                show(name, list(log.more()))
         if not goes_on:
             break
         time.sleep(_LOOK_S)

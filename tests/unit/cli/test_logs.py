@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from hedgerow_cli import log_files
+from hedgerow_cli import running as state
 from hedgerow_cli.app import app
 from hedgerow_cli.log_files import Log, named
 from tests.listings import running
@@ -111,6 +114,33 @@ def test_lines_of_a_shared_log_have_the_names_of_their_services(
     names = ("router", "llm-b", "llm-b", "llm-a")
     assert shown().stdout.splitlines() == [f"{name} | {line}" for name, line in zip(names, lines, strict=True)]
     assert "there are hedgerow, llm-a, llm-b, router" in " ".join(shown("cache").stderr.split())
+
+
+def test_a_long_shared_log_is_read_a_few_times_also_while_it_is_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = Path(".hedgerow/logs/hedgerow.log")
+    file.parent.mkdir(parents=True)
+    file.write_text("".join(f"2026-11-26 07:24:45,576 INFO router a [-] {number:08}\n" for number in range(20_000)))
+    reads = list[int]()
+
+    class Counted(io.FileIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            reads.append(len(found := super().read(size)))
+            return found
+
+    looks = iter([True] * 20)
+    monkeypatch.setattr(log_files, "_BLOCK", 64)
+    monkeypatch.setattr(log_files, "MOST_AT_ONCE", 4_096)
+    monkeypatch.setattr(log_files, "open", lambda path, _: Counted(path), raising=False)
+    monkeypatch.setattr(state, "is_held", lambda _: next(looks, False))
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    assert shown("router", "--follow", "--tail", "2").stdout.split()[-1] == "00019999"
+    assert sum(reads) < 4 * file.stat().st_size
+    reads.clear()
+    assert len(Log(file).last(10_000)) == 10_000
+    assert len(reads) < 20
 
 
 def test_down_without_a_mesh_succeeds_with_a_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
