@@ -46,13 +46,15 @@ class Playback:
 def opened(path: Path) -> Iterator[Playback]:
     """Open a WAV, FLAC, MP3 or Ogg file; `InvalidArgument` names one that cannot be played."""
     try:
-        with open(path, "rb") as raw, _Forward(raw) as file:
+        raw = open(path, "rb")  # noqa: SIM115  # errors of the block are not the file's
+    except OSError as error:
+        raise _refused(f"a file that can be read, got {path} ({error.strerror})") from None
+    try:
+        with raw, _Forward(raw) as file:
             if file.samplerate not in _RATES:
                 limit = f"{_RATES[0]} to {_RATES[-1]} Hz"
                 raise _refused(f"a sample rate of {limit} to play it, got {file.samplerate} ({path})")
             yield Playback(file)
-    except OSError as error:
-        raise _refused(f"a file that can be read, got {path} ({error.strerror})") from None
     except soundfile.LibsndfileError as error:
         raise _refused(f"WAV, FLAC, MP3 or Ogg, got {path} ({error.error_string.rstrip('.')})") from None
 

@@ -58,6 +58,17 @@ async def test_blocks_join_to_what_the_file_holds(
     assert capfd.readouterr().err == ""
 
 
+def test_a_failure_of_what_plays_a_recording_is_none_of_its_file(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "talk.wav", np.zeros(4_000), 16_000)
+    with pytest.raises(BrokenPipeError), opened(tmp_path / "talk.wav"):
+        raise BrokenPipeError
+    with (
+        pytest.raises(InvalidArgument, match=r"audio: a file that can be read, got .*none\.wav"),
+        opened(tmp_path / "none.wav"),
+    ):
+        pass
+
+
 def test_a_file_that_is_no_recording_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("hello")
     with (
