@@ -38,16 +38,18 @@ def bench(
       hedgerow bench cache --entries 1000000
       hedgerow bench cache --pairs pairs.jsonl.gz --verdicts 2000
     """
+    import json
+
     from hedgerow_cli.failures import fail
 
     known = benches(_ROOT / "bench")
     if not known:
-        fail("benches come with the source checkout, and this is not one")
+        fail("benches come with the source checkout, and this is not one", "NO_BENCH", as_json)
     if not name:
-        for each, title in known.items():
-            print(f"{each:12} {title}")
+        lines = [f"{each:12} {title}" for each, title in known.items()]
+        print(json.dumps({"benches": known}) if as_json else "\n".join(lines))
     elif name not in known:
-        fail(f"no bench {name}; there are: {', '.join(known)}")
+        fail(f"no bench {name}; there are: {', '.join(known)}", "NO_BENCH", as_json)
     else:
         given = {"entries": entries, "pairs": pairs, "verdicts": verdicts}
         _run(name, as_json, {option: value for option, value in given.items() if value is not None})
@@ -76,11 +78,12 @@ def _run(name: str, as_json: bool, given: Mapping[str, object]) -> None:
     sys.path.insert(0, str(_ROOT))
     module = import_module(f"bench.{name}")
     if unknown := given.keys() - inspect.signature(module.run).parameters:
-        fail(f"bench {name} has no option {', '.join(f'--{option}' for option in sorted(unknown))}")
+        options = ", ".join(f"--{option}" for option in sorted(unknown))
+        fail(f"bench {name} has no option {options}", "NO_OPTION", as_json)
     try:
         result = asyncio.run(module.run(lambda line: print(line, file=sys.stderr, flush=True), **given))
     except getattr(module, "REFUSED", ()) as error:
-        fail(str(error))
+        fail(str(error), "REFUSED", as_json)
     if as_json:
         print(json.dumps(result))
     else:

@@ -79,8 +79,8 @@ def stats(
     from hedgerow_cli.cache_stats import get_stats, show
     from hedgerow_cli.failures import reported
 
-    peers = services.peers()
     with reported(as_json):
+        peers = services.peers()
         counts = asyncio.run(_ask_all(peers, partial(get_stats, tenant, TIMEOUT_S)))
     found = [{"address": peer.target, **count} for peer, count in zip(peers, counts, strict=True)]
     if as_json:
@@ -154,7 +154,7 @@ def warm(
     try:
         questions = [line.strip() for line in file.read_text().splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
-        fail(f"{file} cannot be read: {error}")
+        fail(f"{file} cannot be read: {error}", "NO_QUESTIONS", as_json)
     with reported(as_json):
         answers = asyncio.run(_ask_questions(questions, reach, at_once))
     verdicts = [answer.cache.verdict if answer else "" for answer in answers]
@@ -210,8 +210,8 @@ def wrong(
 
 
 def _known(state_dir: Path) -> list[str]:
-    """The cache services of the mesh that runs in `state_dir`, else the default address."""
-    from hedgerow_cli.failures import fail
+    """The cache services of the mesh that runs in `state_dir`, else the default address. Raises `NotFound`."""
+    from hedgerow import NotFound
     from hedgerow_cli.status import known_addresses
 
     try:
@@ -220,7 +220,8 @@ def _known(state_dir: Path) -> list[str]:
         return [DEFAULT_CACHE]
     found = [address for name, address in known.items() if name.partition("-")[0] == "cache"]
     if not found:
-        fail("the mesh that runs here has no cache service; a mesh file without `cache: false` has one")
+        message = "the mesh that runs here has no cache service; a mesh file without `cache: false` has one"
+        raise NotFound(message, reason="NO_CACHE")
     return found
 
 

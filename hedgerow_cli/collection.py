@@ -81,13 +81,11 @@ def put(
     import json
 
     from hedgerow_cli.documents import PutAll, gather
-    from hedgerow_cli.failures import fail
+    from hedgerow_cli.failures import reported
 
-    found = gather(files, base, prefix)
-    if not found:
-        fail("there is no .md, .markdown or .txt file in what was given")
-    put_all = PutAll(name, description, prune, found)
-    results = _each(services.peers(), tenant, as_json, put_all)
+    with reported(as_json):
+        put_all = PutAll(name, description, prune, gather(files, base, prefix))
+    results = _each(services, tenant, as_json, put_all)
     if as_json:
         print(json.dumps({"caches": [{"address": address, **counts.as_object()} for address, counts in results]}))
     for address, counts in results if not as_json else ():
@@ -121,7 +119,7 @@ def list_(
     async def look(client: AsyncCollectionClient) -> Sequence[Collection | CollectionDocument]:
         return await client.documents(name) if name else await client.collections()
 
-    results = _each(services.peers(), tenant, as_json, look)
+    results = _each(services, tenant, as_json, look)
     if as_json:
         print(
             json.dumps({"caches": [{"address": at, what: [asdict(each) for each in listed]} for at, listed in results]})
@@ -157,7 +155,7 @@ def search(
     async def look(client: AsyncCollectionClient) -> CollectionSearch:
         return await client.search(name, question, limit=limit, ranking=by.value)
 
-    [(_, found)] = _each(services.peers()[:1], tenant, as_json, look)
+    [(_, found)] = _each(services, tenant, as_json, look, most=1)
     if as_json:
         print(json.dumps(asdict(found)))
     else:
@@ -184,7 +182,7 @@ def remove(
     async def go(client: AsyncCollectionClient) -> int:
         return await client.remove(name, sources)
 
-    _print_removed(_each(services.peers(), tenant, as_json, go), as_json)
+    _print_removed(_each(services, tenant, as_json, go), as_json)
 
 
 @collection.command()
@@ -206,22 +204,27 @@ def drop(
     async def go(client: AsyncCollectionClient) -> int:
         return await client.drop(name)
 
-    _print_removed(_each(services.peers(), tenant, as_json, go), as_json)
+    _print_removed(_each(services, tenant, as_json, go), as_json)
 
 
 def _each(
-    peers: Sequence[Peer], tenant: str, as_json: bool, ask: Callable[[AsyncCollectionClient], Awaitable[T]]
+    services: CacheServices,
+    tenant: str,
+    as_json: bool,
+    ask: Callable[[AsyncCollectionClient], Awaitable[T]],
+    most: int | None = None,
 ) -> list[tuple[str, T]]:
-    """The result of each cache service, by its address. Ends the command where one cannot be asked."""
+    """The result of each cache service, or of the first `most`, by its address. Ends the command where one cannot be
+    asked."""
     import asyncio
 
     from hedgerow_cli.failures import reported
 
-    async def ask_all() -> list[tuple[str, T]]:
+    async def ask_all(peers: Sequence[Peer]) -> list[tuple[str, T]]:
         return [(peer.target, await _ask(peer, tenant, ask)) for peer in peers]
 
     with reported(as_json):
-        return asyncio.run(ask_all())
+        return asyncio.run(ask_all(services.peers()[:most]))
 
 
 async def _ask(peer: Peer, tenant: str, ask: Callable[[AsyncCollectionClient], Awaitable[T]]) -> T:

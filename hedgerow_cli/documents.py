@@ -12,9 +12,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress
 
-from hedgerow import AsyncCollectionClient, CollectionPut, HedgerowError, NotFound, Unavailable
-from hedgerow_cli.failures import explain, fail, notify
-from hedgerow_cli.screen import harmless
+from hedgerow import AsyncCollectionClient, CollectionPut, HedgerowError, InvalidArgument, NotFound, Unavailable
+from hedgerow_cli.failures import explain, notify
 
 _ENDINGS = (".md", ".markdown", ".txt")
 _AT_ONCE = 4  # documents under way; the service embeds one snippet after the other
@@ -91,14 +90,16 @@ class PutAll:
 
 
 def gather(given: Sequence[Path], base: Path | None, prefix: str) -> dict[str, Path]:
-    """Each file by its source. Ends the command where there is no such file, where one is not below `base`, and where
+    """Each file by its source. Raises `InvalidArgument` where there is none, where one is not below `base`, and where
     two have the same source."""
     found: dict[str, Path] = {}
     for file in _files(given):
         source = prefix + _relative(file, base)
         if source in found and found[source] != file:
-            fail(f"{found[source]} and {file} have the same source, {source}")
+            raise InvalidArgument(f"{found[source]} and {file} have the same source, {source}")
         found[source] = file
+    if not found:
+        raise InvalidArgument("there is no .md, .markdown or .txt file in what was given")
     return found
 
 
@@ -110,7 +111,7 @@ def _files(given: Iterable[Path]) -> Iterable[Path]:
         elif path.exists():
             yield path
         else:
-            fail(f"there is no {path}")
+            raise InvalidArgument(f"there is no {path}")
 
 
 def _relative(file: Path, base: Path | None) -> str:
@@ -119,7 +120,7 @@ def _relative(file: Path, base: Path | None) -> str:
     try:
         return file.resolve().relative_to(base.resolve()).as_posix()
     except ValueError:
-        fail(f"{file} is not in {base}")
+        raise InvalidArgument(f"{file} is not in {base}") from None
 
 
 def _count(counts: PutCounts, put: CollectionPut) -> None:
@@ -131,4 +132,4 @@ def _count(counts: PutCounts, put: CollectionPut) -> None:
 
 def _note(counts: PutCounts, source: str, why: str) -> None:
     counts.failed[source] = why
-    notify(harmless(f"{source}: {why}"))
+    notify(f"{source}: {why}")

@@ -104,6 +104,29 @@ def test_a_full_disk_is_a_line_and_no_traceback(monkeypatch: pytest.MonkeyPatch)
         main()
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["bench", "--json", "nothing"],
+        ["bench", "--json"],
+        ["bench", "--json", "overhead", "--entries", "5000"],
+        ["cache", "warm", "--json", "nothing"],
+        ["cache", "stats", "--json", "--state-dir", "mesh"],
+        ["collection", "list", "--json", "--state-dir", "mesh"],
+        ["collection", "put", "--json", "a", "nothing"],
+        ["collection", "put", "--json", "a", "mesh"],
+    ],
+)
+def test_with_json_there_is_one_object_also_where_a_command_cannot_begin(
+    command: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with listings.running(Path("mesh"), [{"name": "gateway", "address": "127.0.0.1:1"}]):
+        result = CliRunner().invoke(app, command)
+    assert result.exit_code == ("benches" not in json.loads(result.stdout))
+    assert result.stderr == ""
+
+
 def test_a_failure_is_a_line_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(typer.Exit) as caught:
         fail("it broke")
