@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 
@@ -15,6 +16,10 @@ def main() -> None:
             f"hedgerow: {error.name} is not installed; install it with: pip install 'hedgerow[{extra}]'"
         ) from None
 
+    # A character that the locale cannot write is shown by its code; a request with bytes that are no text is refused.
+    for stream, errors in ((sys.stdin, "surrogateescape"), (sys.stdout, "backslashreplace")):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=errors)
     try:
         app(prog_name="hedgerow")
     except OSError as error:  # a full disk, a folder that cannot be read

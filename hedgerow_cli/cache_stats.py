@@ -54,7 +54,7 @@ def show(found: Sequence[dict[str, Any]]) -> None:
             verdicts.add_row(each["address"], *_verdicts(each))
         for one in each["category_thresholds"]:
             categories.add_row(each["address"], one["category"], str(one["verified"]), _threshold(one))
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     console.print(table)
     for further in (verdicts, categories):
         if further.rows:

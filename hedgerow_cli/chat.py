@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
@@ -91,7 +90,7 @@ def _read_line() -> str | None:
 def _answer(client: Client, messages: list[Message], choices: Options) -> list[Message] | None:
     """The conversation with the answer at its end; None where there is none worth remembering."""
     from hedgerow import HedgerowError
-    from hedgerow_cli.failures import explain
+    from hedgerow_cli.failures import explain, notify
     from hedgerow_cli.screen import written_as_it_comes
 
     try:
@@ -101,7 +100,7 @@ def _answer(client: Client, messages: list[Message], choices: Options) -> list[M
         print("(stopped)")
         return None
     except HedgerowError as error:
-        print(f"hedgerow: {explain(error)}", file=sys.stderr)
+        notify(explain(error))
         return None
     if answer.finish_reason not in ("stop", "length"):
         print(f"({answer.finish_reason})")

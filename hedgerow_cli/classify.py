@@ -93,7 +93,7 @@ def _print(file: Path, seen: Classification | HedgerowError, width: int) -> None
     from hedgerow_cli.screen import harmless
 
     if isinstance(seen, HedgerowError):
-        notify(harmless(f"{file}: {explain(seen)}"))
+        notify(f"{file}: {explain(seen)}")
     else:
         print(harmless(f"{file!s:{width}}  {_label_text(seen.results[0])}"), flush=True)
 

@@ -117,7 +117,7 @@ async def _show(peer: Peer, as_json: bool, clear: bool = False) -> bool:
     if as_json:
         print(json.dumps(as_data(seen)), flush=True)
     else:
-        console = Console(highlight=False, width=None if sys.stdout.isatty() else _UNFOLDED)
+        console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else _UNFOLDED)
         if clear:
             console.clear()  # nothing, where this is no terminal
         console.print(as_tables(seen))

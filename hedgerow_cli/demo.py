@@ -104,7 +104,7 @@ async def _ask_by_openai(base_url: str, console: Console) -> str:
 
     title, question, text = "The same mesh by OpenAI's client: only the URL changes", "Name three colours.", ""
     console.rule(title, align="left", style="dim")
-    console.print(f"[bold]›[/] {question}")
+    console.print(f"› {question}", markup=False)
     with written_as_it_comes() as write:
         async with AsyncOpenAI(base_url=base_url, api_key="none") as client:
             stream = await client.chat.completions.create(
@@ -125,7 +125,7 @@ async def _ask(client: AsyncClient, mesh: Mesh, step: DemoStep, console: Console
     if step.after_stored:
         await _stored(client, step.after_stored)
     console.rule(step.title, align="left", style="dim")
-    console.print(f"[bold]›[/] {' + '.join(filter(None, (step.question, step.audio, *step.images)))}")
+    console.print(f"› {' + '.join(filter(None, (step.question, step.audio, *step.images)))}", markup=False)
     images, audio = [SAMPLES / name for name in step.images], SAMPLES / step.audio if step.audio else None
     brief: Options = {**step.options, "max_tokens": 1}
     frozen = (await client.ask(step.question, **brief)).model if step.frozen else ""

@@ -58,7 +58,9 @@ def fail(message: str, reason: str = "", as_json: bool = False, code: str = "FAI
 
 def notify(message: str) -> None:
     """A line on stderr; the command goes on."""
-    print(f"hedgerow: {message}", file=sys.stderr, flush=True)
+    from hedgerow_cli.screen import harmless  # with `rich`, where something has gone wrong alone
+
+    print(f"hedgerow: {harmless(message)}", file=sys.stderr, flush=True)
 
 
 def explain(error: HedgerowError) -> str:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 def cancelled_by_signals() -> Iterator[None]:
     """The first SIGINT, SIGTERM or SIGHUP cancels the current task and ends the block without an error.
 
-    Later ones are ignored: a second Ctrl-C must not leave half of the services behind.
+    Later ones are ignored: a second Ctrl-C must not leave half of the services behind. So is SIGHUP under `nohup`.
     """
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
@@ -24,7 +24,8 @@ def cancelled_by_signals() -> Iterator[None]:
             signalled = True
             task.cancel()
 
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    hangup = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
+    numbers = (signal.SIGINT, signal.SIGTERM, *hangup)
     for number in numbers:
         loop.add_signal_handler(number, on_signal)
     try:

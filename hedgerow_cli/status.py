@@ -140,7 +140,7 @@ def show(services: Sequence[Mapping[str, str]], traffic: Traffic | None = None) 
     for service in services:
         colour = "red" if service["health"] != "SERVING" else "yellow" if "problem" in service else "green"
         table.add_row(service["name"], service["address"], Text(service["health"], colour))
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)  # `[fd00::1]` is an address
     console.print(table)
     for each in tables(traffic) if traffic else ():
         console.print(each)
@@ -148,6 +148,6 @@ def show(services: Sequence[Mapping[str, str]], traffic: Traffic | None = None) 
         if service["health"] == "UNREACHABLE":
             console.print(f"{service['name']} at {service['address']}: no answer within {TIMEOUT_S:g} s", style="red")
         if problem := service.get("problem"):
-            console.print(problem, style="yellow", markup=False, soft_wrap=True)
+            console.print(problem, style="yellow", soft_wrap=True)
     for warning in traffic.warnings if traffic else ():
-        console.print(warning, style="yellow", markup=False, soft_wrap=True)
+        console.print(warning, style="yellow", soft_wrap=True)

@@ -45,21 +45,24 @@ def tools(
         listing = {"tools": [asdict(tool) for tool in found], "sources": [asdict(source) for source in sources]}
         print(json.dumps(listing))
     else:
-        Console(highlight=False).print(_table(found, sources))
+        Console(highlight=False, markup=False).print(_table(found, sources))
     raise typer.Exit(any(tool.problem for tool in found) or any(source.problem for source in sources))
 
 
 def _table(found: tuple[ListedTool, ...], sources: tuple[ToolSource, ...]) -> Table:
     from rich.table import Table
+    from rich.text import Text
+
+    from hedgerow_cli.screen import harmless
 
     table = Table.grid(padding=(0, 2))
     for tool in found:
         reuse = f"reused for {tool.reusable_ms / 1000:g} s" if tool.reusable_ms else ""
         asked = f"question: {tool.question_argument}" if tool.question_argument else ""
-        state = f"[red]{tool.problem}[/]" if tool.problem else "[green]ok[/]"
-        table.add_row(f"[bold]{tool.name}[/]", tool.source, state, " · ".join(filter(None, [asked, reuse])))
+        state = Text(harmless(tool.problem), "red") if tool.problem else Text("ok", "green")
+        table.add_row(Text(tool.name, "bold"), tool.source, state, " · ".join(filter(None, [asked, reuse])))
     for source in sources:
-        table.add_row("", f"[dim]{source.name}[/]", f"[red]{source.problem}[/]" if source.problem else "", source.kind)
+        table.add_row("", Text(source.name, "dim"), Text(harmless(source.problem), "red"), source.kind)
     if not (found or sources):
         table.add_row("There are none that you may use: see the gateway's setting `tools`.")
     return table

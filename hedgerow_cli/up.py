@@ -146,7 +146,8 @@ def up(
     _refuse_pairs(context, file, wanted)
     if not demo.mesh and demo.tls:
         raise typer.BadParameter("needs --mesh", param_hint="--tls")
-    console, given = Console(highlight=False), Given(model or (), key_env, host, base_port, otlp_endpoint)
+    console = Console(highlight=False, markup=False)
+    given = Given(model or (), key_env, host, base_port, otlp_endpoint)
     try:
         plan, folder = _chosen(file, given, wanted, state_dir, console, share=not processes)
         asyncio.run(_run(plan, folder, console))
@@ -228,8 +229,8 @@ async def _run(plan: up_plans.UpPlan, state_dir: Path, console: Console) -> None
         async with started(plan.specs, state_dir, progress, plan.write_files) as mesh:
             console.print(progress.services(mesh))
             for warning in [*plan.warnings, *progress.warnings(mesh)]:
-                console.print(f"WARNING {warning}", style="yellow", markup=False, soft_wrap=True)
-            console.print(plan.next_steps(mesh), markup=False, soft_wrap=True)
+                console.print(f"WARNING {warning}", style="yellow", soft_wrap=True)
+            console.print(plan.next_steps(mesh), soft_wrap=True)
             await _follow(plan, mesh, console)
 
 
@@ -242,7 +243,7 @@ async def _follow(plan: up_plans.UpPlan, mesh: Mesh, console: Console) -> None:
 
     def show(line: str) -> None:
         with suppress(OSError):  # a terminal that is gone
-            console.print(line, style="yellow", markup=False, soft_wrap=True)
+            console.print(line, style="yellow", soft_wrap=True)
 
     outages = asyncio.create_task(follow(mesh, show))
     try:

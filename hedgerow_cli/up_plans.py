@@ -85,7 +85,7 @@ def of_file(file: Path, state_dir: Path, console: Console, host: str, *, share: 
             planned = asyncio.run(plan(file, state_dir, share=share))  # what a model says of itself counts
 
     def meanwhile(mesh: Mesh, console: Console) -> Awaitable[object]:
-        return follow(file, state_dir, mesh, planned, lambda line: console.print(line, markup=False, soft_wrap=True))
+        return follow(file, state_dir, mesh, planned, lambda line: console.print(line, soft_wrap=True))
 
     return UpPlan(
         planned.specs,

@@ -1,0 +1,54 @@
+"""Commands in other surroundings than a terminal with UTF-8: locales, `nohup`, texts of others."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import signal
+import sys
+
+import pytest
+from rich.console import Console
+
+from hedgerow import ListedTool, ToolSource
+from hedgerow_cli import main
+from hedgerow_cli.failures import notify
+from hedgerow_cli.signals import cancelled_by_signals
+from hedgerow_cli.status import show
+from hedgerow_cli.tools import _table
+
+
+def test_a_locale_without_a_character_ends_no_command_and_bytes_that_are_no_text_reach_the_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    out = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"caf\xe9"), encoding="utf-8"))
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr("hedgerow_cli.app.app", lambda **_: print("\u25b2", ascii(sys.stdin.read()), flush=True))
+    main()
+    assert out.buffer.getvalue() == b"\\u25b2 'caf\\udce9'\n"
+
+
+def test_texts_of_others_are_no_markup_and_no_control_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    failed = ListedTool("weather", "", "", "files", True, 0, "", "no file [/etc/x]\x1b[2J")
+    Console(width=80, markup=False).print(_table((failed,), (ToolSource("files", "mcp", "[/] is away"),)))
+    show([{"name": "gateway", "address": "[fd00::1]:50050", "health": "UNREACHABLE"}])
+    notify("the provider says \x1b[2J")
+    out, err = capsys.readouterr()
+    assert "no file [/etc/x][2J" in out
+    assert "[/] is away" in out
+    assert out.count("[fd00::1]:50050") == 2
+    assert err == "hedgerow: the provider says [2J\n"
+
+
+async def test_a_command_under_nohup_outlives_its_terminal() -> None:
+    before, lives = signal.signal(signal.SIGHUP, signal.SIG_IGN), False
+    try:
+        with cancelled_by_signals():
+            os.kill(os.getpid(), signal.SIGHUP)
+            await asyncio.sleep(0.01)
+            lives = True
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert lives
