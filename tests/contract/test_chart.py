@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import kubernetes_validate
 import kubernetes_validate.utils
@@ -108,7 +109,7 @@ def test_the_environment_is_settings_that_the_service_takes(
     answer = rendered(variant)
     (tmp_path / "topology.yaml").write_text(answer.kind("ConfigMap")["topology"]["data"]["topology.yaml"])
     for workload in answer.ours.values():
-        settings = takes(workload, tmp_path, monkeypatch)
+        settings: Any = takes(workload, tmp_path, monkeypatch)
         assert settings.tls_dir == (None if variant == "provider" else Path("/tls"))
         assert 0 < settings.lame_duck_ms < settings.grace_ms
         assert pod(workload)["terminationGracePeriodSeconds"] > settings.grace_ms / 1000 + SLACK_S

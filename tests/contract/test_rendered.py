@@ -19,7 +19,8 @@ from docs.settings import settings_classes
 from launcher.meshfile import compose, helm
 from launcher.meshfile.fields import Surroundings
 from launcher.meshfile.reading import parse
-from launcher.meshfile.schema import MeshFile, Tenant
+from launcher.meshfile.schema import MeshFile
+from launcher.meshfile.tenants import Tenant
 from services.gateway.settings.tenants import TenantSettings
 from services.runtime.process.config import load
 from tests.contract.chart import CHART, ask, container, environment, needs_helm, over

@@ -7,6 +7,7 @@ import itertools
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 import grpc
 import pytest
@@ -147,8 +148,8 @@ async def asking_health(gateway: ServiceProcess) -> AsyncIterator[list[int]]:
     async def probe() -> None:
         while True:
             async with grpc.aio.insecure_channel(gateway.spec.address) as channel:
-                check = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=5)
-                answers.append((await check).status)
+                health: Any = health_pb2_grpc.HealthStub(channel)
+                answers.append((await health.Check(health_pb2.HealthCheckRequest(), timeout=5)).status)
             await asyncio.sleep(0.1)
 
     probing = asyncio.create_task(probe())

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -84,7 +85,7 @@ async def test_three_times_the_capacity_costs_the_excess_and_no_more(
         samples = [sample for sample in both if sample.at_s < seconds]
         came = Counter(sample.outcome for sample in samples)
         row.tally(came.pop(Came.OK, 0), came.pop(Came.DEGRADED, 0), came.total())
-        level = overload.summary(3, samples, seconds, capacity)
+        level: dict[str, Any] = overload.summary(3, samples, seconds, capacity)
         assert level["failed"] == 0, level  # refused is what the excess is, and nothing else
         row.measured("goodput", 100 * level["goodput_of_peak"], 90, " % of the peak", at_least=True)
         row.measured("admitted p99", level["admitted_p99_ms"] / unloaded_p99_ms, 2, " × unloaded")

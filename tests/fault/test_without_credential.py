@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import Any
 
 import grpc
 import pytest
@@ -94,7 +95,8 @@ async def test_peers_without_a_credential_at_a_gateway_are_bounded(
 async def _watched(at: str) -> grpc.StatusCode:
     """How one more watch ends, or begins."""
     async with open_channel(at) as channel:
-        call = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(), timeout=5)
+        health: Any = health_pb2_grpc.HealthStub(channel)
+        call = health.Watch(health_pb2.HealthCheckRequest(), timeout=5)
         try:
             await call.read()
         except grpc.aio.AioRpcError as error:

@@ -240,9 +240,11 @@ async def test_anthropics_client_lists_models(anthropic_: AsyncAnthropic) -> Non
 
 
 async def test_anthropics_client_finds_the_id_of_its_request(anthropic_: AsyncAnthropic) -> None:
+    import anthropic
+
     own = {"x-request-id": "mine-1"}
     assert (await anthropic_.messages.create(**MESSAGE, extra_headers=own))._request_id == "mine-1"
-    with pytest.raises(Exception, match="not_found") as unknown:
+    with pytest.raises(anthropic.NotFoundError) as unknown:
         await anthropic_.messages.create(**{**MESSAGE, "model": "unknown"}, extra_headers=own)
     assert unknown.value.request_id == "mine-1"
 

@@ -56,10 +56,10 @@ async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tupl
     }
     async with recording_provider() as provider, starting(tmp_path_factory.mktemp("logs")) as start:
         own = {"base_url": provider.url, "api_key": "the operator's"}
-        chat = {f"openai__{name}": value for name, value in own.items()}
-        chat = await start("llm", "chat", engine="openai", openai__model="gpt-x", **chat)
-        claude = {f"anthropic__{name}": value for name, value in own.items()}
-        claude = await start("llm", "claude", engine="anthropic", anthropic__model="claude-x", **claude)
+        of_openai = {f"openai__{name}": value for name, value in own.items()}
+        chat = await start("llm", "chat", engine="openai", openai__model="gpt-x", **of_openai)
+        of_anthropic = {f"anthropic__{name}": value for name, value in own.items()}
+        claude = await start("llm", "claude", engine="anthropic", anthropic__model="claude-x", **of_anthropic)
         await start(
             "gateway",
             llm_addresses=json.dumps({"gpt": chat.spec.address, "claude": claude.spec.address}),

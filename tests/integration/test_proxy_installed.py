@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from anthropic import Anthropic
@@ -81,7 +82,7 @@ def up(installed: Path, folder: Path, *arguments: str, **environment: str) -> It
 
 def said(client: OpenAI, model: str) -> tuple[str | None, str]:
     """(the answer, what the account says of the cache)."""
-    answer = client.chat.completions.create(model=model, messages=[{"role": "user", "content": QUESTION}])
+    answer: Any = client.chat.completions.create(model=model, messages=[{"role": "user", "content": QUESTION}])
     return answer.choices[0].message.content, answer.hedgerow["cache"]["verdict"]
 
 
@@ -153,7 +154,7 @@ def test_replicas_are_hedged_and_tenants_held_to_their_quota(installed: Path, ur
         )
         with up(installed, tmp_path, str(file), HEDGEROW_API_KEY="of-callers") as (_, client):
             messages = [{"role": "user", "content": QUESTION}]
-            answers = [client.chat.completions.create(model="m", messages=messages) for _ in range(8)]
+            answers: list[Any] = [client.chat.completions.create(model="m", messages=messages) for _ in range(8)]
             with pytest.raises(RateLimitError):
                 client.chat.completions.create(model="m", messages=messages)
             with pytest.raises(AuthenticationError):

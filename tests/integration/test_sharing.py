@@ -146,7 +146,7 @@ async def test_a_provider_that_breaks_off_is_replaced_and_one_alone_is_unavailab
 
 
 async def test_a_trace_has_the_spans_of_each_service_by_its_name(scene: Scene) -> None:
-    answer = await scene.client.chat.completions.create(model="alone", messages=_question())
+    answer: Any = await scene.client.chat.completions.create(model="alone", messages=_question())
     spans = await scene.collector.wait_for(answer.hedgerow["trace_id"], {"gateway", "cache", "llm"})
     by_id = {span.span_id: span for span in spans}
     generated = next(span for span in spans if span.name.endswith("LLMService/Generate"))

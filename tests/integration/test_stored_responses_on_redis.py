@@ -204,7 +204,7 @@ async def test_any_gateway_and_worker_goes_on_with_a_response_of_another(
     settings = {"responses__ttl_ms": "60000", "redis_url": redis.url, "redis_timeout_ms": str(PATIENT_MS)}
     first, second = [await start_http_gateway(start, llm, **settings) for _ in range(2)]
     async with _client(first) as one, _client(second) as other:
-        answer = await one.responses.create(model="m", input="Capital of France?")
+        answer: Any = await one.responses.create(model="m", input="Capital of France?")
         assert (answer.output_text, answer.store) == ("Paris.", True)
         stream = await other.responses.create(
             model="m", input="And its river?", previous_response_id=answer.id, stream=True

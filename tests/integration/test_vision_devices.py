@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from unittest.mock import MagicMock
 
+import onnxruntime
 import pytest
 
 from services.vision.engines import devices, onnx
@@ -37,7 +38,7 @@ def test_a_device_that_is_not_there_is_refused(asked: str, gpus: int) -> None:
 def gpu_providers(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     """ONNX Runtime as if it were built for GPUs, on a machine that has none."""
     available = [*names, "CPUExecutionProvider"]
-    monkeypatch.setattr(onnx.onnxruntime, "get_available_providers", lambda: available)
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: available)
 
 
 @pytest.mark.filterwarnings("ignore:Specified provider:UserWarning")

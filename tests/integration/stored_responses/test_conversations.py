@@ -73,7 +73,9 @@ async def test_thoughts_calls_and_results_go_back_unchanged(
         model="resp", input=[result], tools=[tool], previous_response_id=first.id, stream=True
     )
     events = [event async for event in second]
-    reported = [event.response for event in events if event.type in ("response.created", "response.completed")]
+    reported: list[Any] = [
+        event.response for event in events if event.type in ("response.created", "response.completed")
+    ]
     assert [(each.previous_response_id, each.store) for each in reported] == [(first.id, True)] * 2
     question = {"type": "message", "role": "user", "content": "Weather in Tokyo?"}
     assert provider.asked[-1].body["input"] == [question, THOUGHT, CALL, result]

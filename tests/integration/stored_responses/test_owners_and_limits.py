@@ -8,7 +8,7 @@ import httpx
 import openai
 import pytest
 
-from services.gateway.admission.intake import JSON_VALUES
+from services.runtime.limits import JSON_VALUES
 from tests import recorded_response
 from tests.integration.stored_responses.clients import KEYS, USER, client_of
 from tests.integration.unchanged.transparent import Transparent
@@ -92,15 +92,15 @@ async def test_an_end_user_goes_on_with_responses_of_its_own(served: Transparent
                 await unnamed.responses.create(model="gpt", input="?", previous_response_id=first.id, **named)
         with pytest.raises(openai.NotFoundError):
             await unnamed.responses.delete(first.id)
-        named = await unnamed.responses.create(model="gpt", input="?", user="an account", safety_identifier="anna")
-        assert (await anna.responses.retrieve(named.id)).id == named.id, "the end user in OpenAI's newer field"
+        stored = await unnamed.responses.create(model="gpt", input="?", user="an account", safety_identifier="anna")
+        assert (await anna.responses.retrieve(stored.id)).id == stored.id, "the end user in OpenAI's newer field"
 
 
 async def test_a_response_of_an_unnamed_end_user_is_not_stored(
     served: Transparent, provider: RecordingProvider
 ) -> None:
     async with client_of(served, "crowd") as unnamed:
-        answer = await unnamed.responses.create(model="gpt", input="?", store=True)
+        answer: Any = await unnamed.responses.create(model="gpt", input="?", store=True)
         assert (answer.output_text, answer.store) == ("Tokyo.", False)
         with pytest.raises(openai.NotFoundError):
             await unnamed.responses.retrieve(answer.id)
@@ -137,11 +137,11 @@ async def test_the_values_of_a_conversation_have_a_limit_too(
         lists = [[0] * 5_000] * (values // 5_001) + [[0] * (values % 5_001)]
         return [{**THOUGHT, "encrypted_content": lists}, USER]
 
-    first = await client.responses.create(model="resp", input=of(JSON_VALUES // 2))
+    first: Any = await client.responses.create(model="resp", input=of(JSON_VALUES // 2))
     assert first.store is True
     with pytest.raises(openai.BadRequestError, match=f"previous_response_id: .* at most {JSON_VALUES} values"):
         await client.responses.create(model="resp", input=of(JSON_VALUES // 2), previous_response_id=first.id)
-    full = await client.responses.create(model="resp", input=of(JSON_VALUES - 40))
+    full: Any = await client.responses.create(model="resp", input=of(JSON_VALUES - 40))
     assert full.store is False, "with its answer it is too large for a next turn"
     assert full.model_extra
     assert "response:unstored" in full.model_extra["hedgerow"]["degraded"]

@@ -32,11 +32,11 @@ async def transparent_gateway(logs: Path, **settings: str) -> AsyncIterator[Tran
     port = free_port()
     async with recording_provider() as provider, starting(logs) as start:
         own = {"base_url": provider.url, "api_key": OPERATORS}
-        chat = {f"openai__{name}": value for name, value in own.items()}
+        of_openai = {f"openai__{name}": value for name, value in own.items()}
         able = json.dumps(["tools", "logprobs", "logit_bias", "images"])
-        chat = await start("llm", "chat", engine="openai", openai__model="gpt-x", openai__features=able, **chat)
-        claude = {f"anthropic__{name}": value for name, value in own.items()}
-        claude = await start("llm", "claude", engine="anthropic", anthropic__model="claude-x", **claude)
+        chat = await start("llm", "chat", engine="openai", openai__model="gpt-x", openai__features=able, **of_openai)
+        of_anthropic = {f"anthropic__{name}": value for name, value in own.items()}
+        claude = await start("llm", "claude", engine="anthropic", anthropic__model="claude-x", **of_anthropic)
         addresses = {"gpt": chat.spec.address, "claude": claude.spec.address}
         for name, apis in (("resp", ["chat_completions", "responses"]), ("alone", ["responses"])):
             of_model = {"openai__model": "gpt-x", "openai__apis": json.dumps(apis)}

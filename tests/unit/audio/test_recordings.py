@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,7 @@ async def test_a_recording_comes_back_as_what_it_is_its_segments_and_an_account(
 
 async def test_a_segment_is_sent_before_the_next_one_is_worked_on(service: START):
     running = await service()
-    replies = running.servicer.Transcribe(sent(file(encoded(3))), call())
+    replies: Any = running.servicer.Transcribe(sent(file(encoded(3))), call())
     await anext(replies)
     assert (await anext(replies)).segment.text == "w0."
     assert running.recognizer.steps == 1
@@ -58,7 +59,7 @@ async def test_a_recording_that_cannot_be_served_is_refused(
 
 async def test_one_recording_too_many_is_refused(service: START):
     running, closed = await service(max_recordings=1), asyncio.Event()
-    first = running.servicer.Transcribe(sent(file(encoded(1)), then=closed), call())
+    first: Any = running.servicer.Transcribe(sent(file(encoded(1)), then=closed), call())
     waiting = asyncio.create_task(anext(first))
     for _ in range(3):
         await asyncio.sleep(0)

@@ -205,7 +205,7 @@ def test_closing_leaves_what_is_not_done(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 async def test_searches_and_changes_go_on_while_lists_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    training, go_on, made = threading.Event(), threading.Event(), rebuild.centroids
+    training, go_on, made = threading.Event(), threading.Event(), centroids
 
     def wait(sample: Rows, count: int, *_: Any) -> Rows:
         training.set()

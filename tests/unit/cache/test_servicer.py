@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from google.rpc import code_pb2
 from opentelemetry.trace import INVALID_SPAN
@@ -101,7 +103,7 @@ async def test_an_answer_that_was_begun_before_an_invalidation_is_not_stored_aft
 async def test_the_epoch_of_a_watch_covers_the_removals_that_it_sent(open_cache: OpenCache) -> None:
     bench = open_cache()
     servicer = CacheServicer(bench.answers, CacheSettings())
-    watch = servicer.WatchInvalidations(cache_pb2.WatchInvalidationsRequest(), CALL)
+    watch: Any = servicer.WatchInvalidations(cache_pb2.WatchInvalidationsRequest(), CALL)
     began = await anext(watch)
     await servicer.Invalidate(cache_pb2.InvalidateRequest(tenant="acme"), CALL)
     assert (await anext(watch)).epoch > began.epoch > 0

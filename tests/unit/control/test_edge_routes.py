@@ -107,7 +107,8 @@ def test_a_drill_of_the_gateway_is_done_to_calls_and_not_to_health():
             "edge": {"address": "0.0.0.0:1"},
         }
     )
-    _, routes = resources(topology)
+    found: list[Any] = resources(topology)
+    routes = found[1]
     drilled = [
         route.match.prefix or route.match.path
         for route in routes.virtual_hosts[0].routes

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from envoy.config.core.v3 import health_check_pb2
 from envoy.config.endpoint.v3.endpoint_pb2 import ClusterLoadAssignment
-from google.protobuf.message import Message
 
 from services.control.localities import assignment, ranks
 from services.control.members import Health
@@ -137,7 +138,7 @@ def test_a_drill_drops_its_share_of_the_calls():
 
 def test_an_assignment_keeps_the_rules_that_grpc_checks():
     """Source: https://github.com/grpc/proposal/blob/master/A27-xds-global-load-balancing.md"""
-    of: Message = assigned(EVERYWHERE, "south")
+    of: Any = assigned(EVERYWHERE, "south")
     used = sorted(priorities(of).values())
     assert used == list(range(len(used)))
     assert all(each.load_balancing_weight.value for each in of.endpoints)

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
@@ -268,7 +269,7 @@ def _ticket() -> SlotRequest:
 @pytest.mark.parametrize("prompts", [["nothing"], ["support", "https://user:secret@host"]])
 def test_a_setting_that_names_no_kept_prompt_is_refused(prompts: list[str]) -> None:
     with pytest.raises(
-        ValueError, match=r"prompts: `\*`, or one of support, other \(`system_prompts`\), got"
+        ValidationError, match=r"prompts: `\*`, or one of support, other \(`system_prompts`\), got"
     ) as caught:
         GatewaySettings(llm_addresses={"m": "unused"}, system_prompts=KEPT, warm={"prompts": prompts})
     assert "secret@" not in str(caught.value.errors()[0]["msg"])

@@ -107,13 +107,13 @@ def test_a_service_with_unreadable_settings_hides_no_other_refusal(environment: 
         os.environ[MODEL] = "left behind"
         raise RuntimeError(service)
 
-    whole = asked.settings_class
+    whole = settings_class
     environment.setattr(asked, "settings_class", lambda service: (fails if service == "cache" else whole)(service))
     assert refusals([("cache", {}), ("audio", {}), ("audio", {MODEL: "nul\0"})]) == [[], [NO_MODEL], []]
 
 
 def test_the_answer_is_json_despite_other_output(environment: Patch, capsys: pytest.CaptureFixture[str]) -> None:
-    whole = asked.settings_class
+    whole = settings_class
 
     def noisy(service: str) -> Any:
         print("hello from an import")

@@ -20,6 +20,7 @@ class ScriptedRedis:
         self.leases: dict[str, float] = {}  # when each ends, by id
         self.spent = 0
         self._calls: list[tuple[Any, ...]] = []
+        self.execute: Callable[[], Awaitable[list[Any]]] | None = None  # of a pipeline
 
     def pipeline(self, transaction: bool) -> ScriptedRedis:
         pipeline = ScriptedRedis()

@@ -106,7 +106,8 @@ def assert_over(scene: Scene) -> None:
         assert all(replica.in_flight == 0 for replica in pool.replicas)
     assert all(call.closed or call.finish for llm in scene.llms.values() for call in llm.calls)
     if vision := scene.media.vision:
-        assert vision.client.ended == len(vision.client.requests)
+        client: Any = vision.client
+        assert client.ended == len(client.requests)
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 

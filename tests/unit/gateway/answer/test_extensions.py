@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 from opentelemetry.trace import INVALID_SPAN
@@ -135,7 +136,7 @@ async def test_a_stage_is_planned_run_and_reported(package: str) -> None:
 
 async def test_an_engine_is_named_by_its_import_path(package: str) -> None:
     said: list[str] = []
-    engine = await engines.start(LlmSettings(engine=f"{package}.engine:start"), said.append)
+    engine: Any = await engines.start(LlmSettings(engine=f"{package}.engine:start"), said.append)
     assert (engine.name, said) == (f"{package}.engine", ["a parrot needs no model"])
 
 

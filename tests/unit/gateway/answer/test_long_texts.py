@@ -17,6 +17,7 @@ from services.gateway.answer import stream_filter, text_writer
 from services.gateway.answer.event_writer import EventWriter
 from services.gateway.answer.text_writer import TextWriter
 from services.gateway.guard.checks import guard_checks
+from services.gateway.guard.screen import AT_ONCE
 from services.gateway.settings.guard import GuardSettings
 from tests.clock import on_paused_loop
 from tests.examples import examples
@@ -79,7 +80,7 @@ async def turns(work: Callable[[], Awaitable[None]]) -> int:
 
 
 LONG = {"sentences": ". " * 32_768, "no sentence": "a." * 32_768, "no blank": "a" * 65_536}
-LEAST = 65_536 // text_writer.AT_ONCE
+LEAST = 65_536 // AT_ONCE
 
 
 @pytest.mark.parametrize("guard", GUARDS)

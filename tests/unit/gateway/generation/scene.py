@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
+from hedgerow.router.v1 import router_pb2
 from services.gateway.decisions import Decisions
 from services.gateway.generation.job import Job, Report
 from services.gateway.generation.stack import make_stack
@@ -47,7 +48,7 @@ class Scene:
         }
         self.fleet = fleet
         fleet.count_request()
-        self.observed: list[object] = []
+        self.observed: list[router_pb2.Observation] = []
         self.job = Job(**{**defaults, **order})
         self.report = self.job.report
         self.error: ServiceError | None = None

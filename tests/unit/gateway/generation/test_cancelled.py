@@ -71,7 +71,8 @@ async def assert_as_before(fleet_: Fleet, job: Any) -> None:
         assert (pool.limiter.in_flight, pool.limiter.waiting, len(pool.limiter._backlog)) == (0, 0, 0)
         for replica in pool.replicas:
             assert replica.in_flight == 0
-            assert all(call.closed or call.finish for call in replica.llm.calls)
+            llm: Any = replica.llm
+            assert all(call.closed or call.finish for call in llm.calls)
     assert not fleet_.hedges._queue
     assert fleet_.hedges._budget.level == BUDGET - kinds.count("hedge")
     models = {call.pool.model for call in job.report.calls if call.kind != "hedge"}

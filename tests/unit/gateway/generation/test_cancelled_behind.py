@@ -13,7 +13,8 @@ import pytest
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from services.gateway.answer.stages.cache.write_behind import WriteBehind
-from services.gateway.output_validation.forms import Checked, Forms, Unchecked
+from services.gateway.output_validation.forms import Checked, Forms
+from services.gateway.output_validation.mismatch import Unchecked
 from services.gateway.policies.batch_admission import BatchAdmission
 from services.runtime.deadline import Deadline
 from services.runtime.errors import Unavailable

@@ -11,11 +11,9 @@ from envoy.extensions.filters.http.fault.v3 import fault_pb2
 from envoy.service.discovery.v3 import discovery_pb2
 from google.protobuf import any_pb2, json_format
 
-from services.gateway.upstream.assignment import AssignedDrill
+from services.gateway.upstream.assignment import AssignedDrill, AssignedReplica, Assignment
 from services.gateway.upstream.balance import Locality
 from services.gateway.upstream.discovery import (
-    AssignedReplica,
-    Assignment,
     BadAssignment,
     BadBootstrap,
     Discovery,

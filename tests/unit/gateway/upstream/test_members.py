@@ -5,8 +5,8 @@ import pytest
 from prometheus_client import REGISTRY
 
 from services.gateway.config import GatewaySettings
+from services.gateway.upstream.assignment import AssignedReplica, Assignment
 from services.gateway.upstream.balance import Locality
-from services.gateway.upstream.discovery import AssignedReplica, Assignment
 from services.gateway.upstream.members import Members
 from tests.unit.gateway.scripted import fleet
 from tests.waiting import until

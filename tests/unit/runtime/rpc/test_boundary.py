@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+from typing import TypeVar
 
 import pytest
 from google.protobuf.message import Message
@@ -11,8 +12,10 @@ from hedgerow.gateway.v1 import gateway_pb2
 from services.runtime.errors import Exhausted, InvalidInput
 from services.runtime.rpc.boundary import DOMAIN, parser, to_status
 
+M = TypeVar("M", bound=Message)
 
-def details(error: Exception, kind: type[Message]) -> Message:
+
+def details(error: Exception, kind: type[M]) -> M:
     found = kind()
     assert any(detail.Unpack(found) for detail in to_status(error).details)
     return found

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-from grpc._cython import cygrpc
+from grpc._cython import cygrpc  # type: ignore[attr-defined]
 from prometheus_client import REGISTRY
 
 from hedgerow.cache.v1 import cache_pb2

@@ -100,7 +100,7 @@ async def test_no_bytes_are_answered_with_unknown_or_internal(running: Running, 
 
 
 async def test_health_is_as_it_was(running: Running) -> None:
-    stub = health_pb2_grpc.HealthStub(running.channel)
+    stub: Any = health_pb2_grpc.HealthStub(running.channel)
     check = health_pb2.HealthCheckRequest(service=CACHE.full_name)
     watch = stub.Watch(check)
     assert (await stub.Check(check)).status == health_pb2.HealthCheckResponse.NOT_SERVING

@@ -13,6 +13,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.errors import GuardLate, GuardRefused
 from services.gateway.guard import injection, screen
 from services.gateway.settings.answer_time import StageBudget, StageBudgets
+from services.runtime.security.private_data import find as find_private_data
 from tests.clock import on_paused_loop
 from tests.examples import examples
 from tests.unit.gateway.answer.scene import EXACT, MISS, STORED, Scene, outcomes
@@ -174,7 +175,7 @@ def test_a_guard_that_is_late_does_what_its_setting_says(late: str, sentences: i
 @pytest.mark.parametrize("late", ["open", "closed"])
 def test_a_guard_that_is_late_while_it_looks_at_once_does_what_its_setting_says(late: str):
     async def ask() -> pb.Final | None:
-        loop, find = asyncio.get_running_loop(), screen.find
+        loop, find = asyncio.get_running_loop(), find_private_data
 
         def slowly(*given: object) -> object:
             loop.clock.advance(0.03)  # type: ignore[attr-defined]

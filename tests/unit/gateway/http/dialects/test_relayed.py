@@ -244,9 +244,9 @@ def test_blocks_of_a_provider_that_are_open_stop_where_the_gateway_ends_the_answ
         if goes_on:
             data += writer.chunk(pb.Event(delta=pb.TextDelta(text="b")))
         data += writer.end(pb.Final(text="ab", finish_reason=chat_pb2.FINISH_REASON_BUDGET))
-        events = [json.loads(line[6:]) for line in data.splitlines() if line.startswith(b"data: ")]
+        written = [json.loads(line[6:]) for line in data.splitlines() if line.startswith(b"data: ")]
         more = [("content_block_start", 1), ("content_block_delta", 1), ("content_block_stop", 1)] if goes_on else []
-        assert [(each["type"], each.get("index")) for each in events] == [
+        assert [(each["type"], each.get("index")) for each in written] == [
             ("message_start", None),
             ("content_block_start", 0),
             ("content_block_delta", 0),
