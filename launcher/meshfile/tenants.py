@@ -82,7 +82,7 @@ class Tenant(Section):
     concurrency: int = Field(0, ge=0, description="Requests and open conversations at once.")
     max_budget_ms: int = Field(0, ge=0, description="Largest budget of its requests.")
     default_budget_ms: int = Field(0, ge=0, description="Budget of its requests that name none. 0: the gateway's.")
-    max_tokens: int = Field(0, ge=0, description="Most tokens of an answer, and the default.")
+    max_tokens: int = Field(0, ge=0, le=2**31 - 1, description="Most tokens of an answer, and the default.")
     prompt: dict[str, Any] = Field(
         {},
         description="Prompts: `diet` (`off`, `system`, `all`) and `conversation` beyond the context (`whole`, `cut`, "

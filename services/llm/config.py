@@ -98,10 +98,13 @@ class LlmSettings(ServiceSettings):
     default_max_tokens: int | None = Field(
         None,
         ge=1,
+        le=limits.TOKENS,
         description="Most tokens of an answer whose request names no limit. Empty: the model's; for Anthropic's API "
         "4,096, or half of the context.",
     )
-    max_tokens_cap: int | None = Field(None, ge=1, description="Most tokens of any answer. Empty: the model's limit.")
+    max_tokens_cap: int | None = Field(
+        None, ge=1, le=limits.TOKENS, description="Most tokens of any answer. Empty: the model's limit."
+    )
     warm_up: Fixed[bool] = Field(True, description="Generate a few answers before health says SERVING.")
     vllm: VllmSettings = Field(VllmSettings(), description="The vLLM engine's settings.")
     constraints: Fixed[ConstraintSettings] = Field(ConstraintSettings(), description="Bounds of constrained decoding.")

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
+from services.runtime import limits
 from services.runtime.process.config import ServiceSettings
 from services.runtime.process.fixed import Fixed
 from services.runtime.security.secrets import Url
@@ -23,7 +24,9 @@ class ModelSettings(BaseModel):
 
     name: str = Field(min_length=1, description="Name, as in the gateway's `llm_addresses`.")
     tier: Literal["fast", "balanced", "quality"] = Field(description="Class of the model.")
-    context_tokens: int = Field(0, ge=0, description="Most tokens of prompt and answer together. 0: not known.")
+    context_tokens: int = Field(
+        0, ge=0, le=limits.TOKENS, description="Most tokens of prompt and answer together. 0: not known."
+    )
     prompt_usd_per_mtok: Dollars = Field(0, description="For a million prompt tokens.")
     completion_usd_per_mtok: Dollars = Field(0, description="For a million generated tokens.")
     cached_prompt_usd_per_mtok: Dollars | None = Field(

@@ -29,6 +29,7 @@ STOPS, STOP_CHARACTERS = 64, 256  # the contract's
 PARTS, TOOL_CALLS = 256, 128  # of one message: each is looked at on the event loop, and may be a few bytes
 TOOLS, LOGIT_BIASES, TOP_LOGPROBS = 512, 300, 20  # the contract's
 TOP_K, STOP_TOKENS = 1_000_000, 64  # the contract's; no vocabulary has as many tokens
+TOKENS = 2**31 - 1  # of a context or an answer: what the contract's fields hold
 MESH_TOOLS = 32  # the contract's
 TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")  # the contract's, and that of Anthropic's API
 MESH_TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # the contract's: every provider's API allows these names

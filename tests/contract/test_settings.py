@@ -79,6 +79,12 @@ def test_every_number_has_a_least_value(cls: type[ServiceSettings], setting: Set
 
 
 @each_setting
+def test_a_limit_of_tokens_fits_the_fields_of_the_contract(cls: type[ServiceSettings], setting: Setting) -> None:
+    if setting.path.endswith(("context_tokens", "default_max_tokens", "max_tokens_cap", "tenants{}.max_tokens")):
+        assert setting.schema["maximum"] < 2**31
+
+
+@each_setting
 def test_a_value_beyond_a_limit_is_refused_by_field_limit_and_value(
     cls: type[ServiceSettings], setting: Setting, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,6 +13,7 @@ from hedgerow.tenants import Permission, read_moment
 from services.gateway.cache_eligibility.settings import NO_HITS_SAID, HitSettings
 from services.gateway.settings.group import Group
 from services.gateway.settings.guard import UNGUARDED, GuardSettings
+from services.runtime import limits
 
 
 class TenantPromptSettings(Group):
@@ -85,7 +86,9 @@ class TenantSettings(Group):
     concurrency: int = Field(0, ge=0, description="Requests and open conversations at once.")
     max_budget_ms: int = Field(0, ge=0, description="Largest budget of its requests.")
     default_budget_ms: int = Field(0, ge=0, description="Budget of its requests that name none. 0: the gateway's.")
-    max_tokens: int = Field(0, ge=0, description="Most tokens of an answer, and the default. 0: no limit.")
+    max_tokens: int = Field(
+        0, ge=0, le=limits.TOKENS, description="Most tokens of an answer, and the default. 0: no limit."
+    )
     prompt: TenantPromptSettings = Field(
         TenantPromptSettings(), description="Keys `diet` and `conversation`; defaults are those of `prompt`."
     )

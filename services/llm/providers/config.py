@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
 
 from services.llm.engine import METHODS, Feature
+from services.runtime import limits
 from services.runtime.process.fixed import Fixed
 from services.runtime.security.secrets import HttpUrl, Url
 
@@ -25,6 +26,7 @@ class ProviderSettings(BaseModel):
     context_tokens: int = Field(
         0,
         ge=0,
+        le=limits.TOKENS,
         description="Most tokens of prompt and answer together. 0: as the server's list of models says.",
     )
     features: tuple[Feature, ...] = Field(
