@@ -77,7 +77,7 @@ class Renderer:
         self.topology = topology
         try:
             self._fixed = {Kind.GRPC: _for_grpc(topology), Kind.ENVOY: _for_envoy(topology, sds_dir)}
-        except (ValueError, TypeError, OSError, OverflowError) as error:  # protobuf's own, and a duration's, among them
+        except (ValueError, TypeError, OSError) as error:  # protobuf's own among them
             raise BadTopology(f"topology: {' '.join(str(error).split())}") from error
         # Most changes are of one service; the others' assignments are as they were.
         self._assigned: dict[tuple[str, str, Kind], tuple[tuple[Seen, ...], Resource]] = {}

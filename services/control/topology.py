@@ -60,6 +60,7 @@ def _is_a_failure(status: str) -> str:
 Address = Annotated[str, Field(pattern=r"^(\[[0-9a-fA-F:]+\]|[^\s:\[\]/]+):\d{1,5}$"), AfterValidator(_has_a_port)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
 Percent = Annotated[float, Field(ge=0, le=100)]
+_MOST = 2**31 - 1  # of sizes and times: Envoy refuses the whole listener or cluster for more
 
 
 class BadTopology(ValueError):
@@ -92,8 +93,8 @@ class Outliers(_TopologyPart):
     """Outlier detection: when clients eject an endpoint because of failed calls."""
 
     consecutive_failures: int = Field(5, ge=0, le=1_000)  # 0: never
-    interval_ms: int = Field(1_000, ge=10)
-    ejection_ms: int = Field(5_000, ge=10)  # the first time; each further ejection is longer
+    interval_ms: int = Field(1_000, ge=10, le=_MOST)
+    ejection_ms: int = Field(5_000, ge=10, le=_MOST)  # the first time; each further ejection is longer
     max_ejected_percent: int = Field(50, ge=0, le=100)
 
 
@@ -121,7 +122,7 @@ class Service(_TopologyPart):
 
     endpoints: tuple[Endpoint, ...] = Field(min_length=1)
     balance: Literal["round_robin", "least_request", "ring_hash"] = "round_robin"
-    hash_header: str = TENANT_HEADER  # for `ring_hash`
+    hash_header: str = Field(TENANT_HEADER, min_length=1)  # for `ring_hash`
     identity: str = ""  # in the certificate of its endpoints; empty: the name up to its first `-`
     timeout_ms: int = Field(0, ge=0)  # limit of a call, also of one with a later deadline; 0: no limit
     outliers: Outliers = Outliers()
@@ -166,14 +167,15 @@ class EdgeLimits(_TopologyPart):
     """Limits of one connection, and of all of them."""
 
     connections: int = Field(10_000, ge=1)
-    streams_per_connection: int = Field(100, ge=1)
+    streams_per_connection: int = Field(100, ge=1, le=_MOST)
     buffer_bytes: int = Field(32 * 1024, ge=16 * 1024)
-    stream_window_bytes: int = Field(64 * 1024, ge=65_535)
-    connection_window_bytes: int = Field(1024 * 1024, ge=65_535)
-    idle_s: int = Field(3_600, ge=1)
-    request_headers_s: int = Field(10, ge=1)
+    stream_window_bytes: int = Field(64 * 1024, ge=65_535, le=_MOST)
+    connection_window_bytes: int = Field(1024 * 1024, ge=65_535, le=_MOST)
+    idle_s: int = Field(3_600, ge=1, le=_MOST)
+    request_headers_s: int = Field(10, ge=1, le=_MOST)
     request_headers_kb: int = Field(16, ge=1, le=8_192)
-    stream_idle_s: int = Field(660, ge=1)  # without a byte either way; longer than the gateway's largest budget
+    # Without a byte either way; longer than the gateway's largest budget.
+    stream_idle_s: int = Field(660, ge=1, le=_MOST)
     health_checks: int = Field(64, ge=1)  # at once, of all callers together; they need no credential
 
 

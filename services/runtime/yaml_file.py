@@ -8,9 +8,22 @@ from typing import IO, Any, Literal, get_args, get_origin
 import yaml
 from pydantic import BaseModel
 
+_MERGE = "tag:yaml.org,2002:merge"
+
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a whole number that is too long for a message about it."""
+    """Refuses a whole number that is too long for a message about it, and a key that stands twice, where PyYAML takes
+    the last one without a word."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        seen = set[tuple[str, str]]()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE:
+                if (key.tag, key.value) in seen:
+                    raise yaml.MarkedYAMLError(problem=f"{key.value} stands twice", problem_mark=key.start_mark)
+                seen.add((key.tag, key.value))
+        return node
 
     def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
         number = int(super().construct_yaml_int(node))

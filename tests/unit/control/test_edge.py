@@ -99,7 +99,7 @@ def test_the_access_log_has_the_trace_id_of_the_span_or_of_the_caller_or_of_the_
     assert access_log().keys() >= {"grpc_status", "duration_ms", "upstream", "bytes_sent", "flags", "tenant"}
 
 
-@pytest.mark.parametrize("seconds", [10**15, 10**20])
-def test_a_duration_that_is_too_long_to_write_makes_no_resources(seconds: int) -> None:
+@pytest.mark.parametrize("size", [10**15, 10**20])
+def test_a_size_that_is_too_large_to_write_makes_no_resources(size: int) -> None:
     with pytest.raises(BadTopology, match="topology: "):
-        Renderer(topology(limits={"idle_s": seconds}), Path())
+        Renderer(topology(limits={"buffer_bytes": size}), Path())

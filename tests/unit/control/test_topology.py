@@ -30,6 +30,12 @@ ENDPOINT = 'endpoints: [{address: "10.0.0.1:1"}]'  # stands where a text says EN
             "regions: {west: {latitude: 1, longitude: 1}}\nservices: {a: {ENDPOINT}}",
             "services.a.endpoints[0].region: one of west, got nothing",
         ),
+        ("services: {a: {ENDPOINT, balance: ring_hash, hash_header: ''}}", "services.a.hash_header: "),
+        ("services: {a: {ENDPOINT, outliers: {ejection_ms: 3000000000}}}", "services.a.outliers.ejection_ms: "),
+        (
+            "services: {a: {ENDPOINT}, a: {ENDPOINT}}",
+            'topology: a stands twice in "<unicode string>", line 1, column 55',
+        ),
         ("services: [", "topology: "),
         ("services: {made: 2026-02-30}", "topology: day "),
         ("[" * 500, "topology: nested too deeply"),
