@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from hedgerow import Tls
 from hedgerow.identities import IDENTITIES, REDIS
@@ -36,6 +37,7 @@ OFFSETS = {"envoy": 0, "redis": 1, "envoy-admin": 2, "vision": 5, "audio": 6, "c
 FIRST_REPLICA = 11  # the offset of the first replica
 FIRST_HTTP = 60  # the offset from which gateways serve HTTP, for Envoy
 MAX_REPLICAS = 8
+_OTLP_PORT = 4317  # of an endpoint without one
 
 _TOPOLOGY = """\
 # The endpoints of each service in the mesh that `hedgerow up --mesh` runs here, written when it started. Edit and save:
@@ -82,12 +84,12 @@ class ReplicatedMesh:
             admin_address=self._at("envoy-admin"),
             tls_dir=self._certificates / "edge" if self.tls else None,
             edge_tls_dir=self._certificates / "edge" if self.tls else None,
-            otlp_address=self.otlp_endpoint.rpartition("/")[2],
+            otlp_address=self._collector,
         )
 
     def topology(self) -> str:
         """The topology file's text."""
-        tracing = f', otlp_endpoint: "{self.otlp_endpoint}"' if self.otlp_endpoint else ""
+        tracing = f', otlp_endpoint: "{self.otlp_endpoint}"' if self._collector else ""
         edge = f'address: "{self._at("envoy")}", service: gateway{", tls: true" if self.tls else ""}{tracing}'
         lines = [_TOPOLOGY, *(["mtls: true"] if self.tls else []), f"edge: {{{edge}}}", "services:"]
         for service in SERVICES:
@@ -168,6 +170,12 @@ class ReplicatedMesh:
 
     def _at(self, name: str) -> str:
         return f"127.0.0.1:{self.ports[name]}"
+
+    @property
+    def _collector(self) -> str:
+        """Where Envoy sends spans, host:port; empty: nowhere."""
+        endpoint = urlsplit(self.otlp_endpoint)
+        return f"{endpoint.hostname}:{endpoint.port or _OTLP_PORT}" if endpoint.hostname else ""
 
     @property
     def _certificates(self) -> Path:

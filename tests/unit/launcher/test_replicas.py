@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,28 @@ def test_a_topology_that_was_edited_is_kept_beside_the_new_one(planned: Replicat
     file.write_text("services: {}")
     planned.write_files()
     assert (file.read_text(), kept.read_text()) == (written, "services: {}")
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "collector"),
+    [("http://h:4318/", [("h", 4318)]), ("http://[::1]", [("::1", 4317)]), ("http://h:1/v1", [("h", 1)]), ("h:1", [])],
+)
+def test_envoy_has_a_collector_for_its_spans_wherever_the_topology_names_one(
+    endpoint: str, collector: list[tuple[str, int]], planned: ReplicatedMesh
+) -> None:
+    mesh = replace(planned, otlp_endpoint=endpoint)
+    mesh.write_files()
+    written = yaml.safe_load((mesh.state_dir / "envoy" / envoy.BOOTSTRAP).read_text())
+    hosts = [
+        host["endpoint"]["address"]["socket_address"]
+        for cluster in written["static_resources"]["clusters"]
+        for host in cluster["load_assignment"]["endpoints"][0]["lb_endpoints"]
+        if cluster["name"] == "otlp"
+    ]
+    assert [(each["address"], each["port_value"]) for each in hosts] == collector
+    edge = read(mesh.state_dir / replicas.TOPOLOGY_FILE).edge
+    assert edge
+    assert bool(edge.otlp_endpoint) is bool(collector)
 
 
 def test_envoy_asks_the_control_plane_and_its_files_are_where_it_runs(planned: ReplicatedMesh) -> None:
