@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -13,7 +13,8 @@ from services.llm.dialects.anthropic_answer import AnthropicAnswer
 from services.llm.dialects.anthropic_request import HAS_NOT, to_body, to_conversation, to_tools
 from services.llm.dialects.counterparts import EFFORTS
 from services.llm.dialects.forwarding import conversation, forwarded
-from services.llm.engine import Feature, Message, Original, Progress, Request, Tool
+from services.llm.engine import Chunk, Feature, Message, Original, Progress, Request, Tool
+from services.llm.providers import foreign_thoughts
 from services.llm.providers.engine import ProviderEngine
 from services.llm.providers.transport.wire import Wire
 from services.runtime.deadline import Deadline
@@ -35,6 +36,9 @@ class AnthropicEngine(ProviderEngine):
         )
         self._usual = min(_USUAL_MAX_TOKENS, own.context_tokens // 2 or _USUAL_MAX_TOKENS)
         self._model = replace(self._model, usual_max_tokens=self._usual)
+
+    def generate(self, request: Request, deadline: Deadline) -> AsyncGenerator[Chunk, None]:
+        return foreign_thoughts.generate(super().generate, request, deadline)
 
     async def count_tokens(self, messages: tuple[Message, ...], tools: tuple[Tool, ...], deadline: Deadline) -> int:
         body = to_conversation(messages, self._own.model) | ({"tools": to_tools(tools)} if tools else {})
@@ -75,8 +79,7 @@ def _of_changed(body: dict[str, Any], request: Request) -> dict[str, Any]:
     the middle of a turn, because such a conversation lacks the signed thoughts, and the API would refuse it."""
     if request.prefix:
         body = {**body, "messages": [*conversation(body), {"role": "assistant", "content": request.prefix}]}
-    in_turn = request.messages[-1].role == "tool"
-    return {name: given for name, given in body.items() if not (in_turn and name == "thinking")}
+    return foreign_thoughts.without_thinking(body) if request.messages[-1].role == "tool" else body
 
 
 async def start(settings: LlmSettings, progress: Progress) -> AnthropicEngine:

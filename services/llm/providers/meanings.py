@@ -120,7 +120,7 @@ _ROWS = (
             "^the provided model identifier is invalid",  # Bedrock
         ),
     ),
-    _Row(Meaning.REQUEST, (404,), words=_words(_STORED)),
+    _Row(Meaning.REQUEST, (404,), words=_words(_STORED, "^item with id ")),
     _Row(Meaning.FEATURE, (404,), words=_words("^no endpoints found that support")),  # OpenRouter: pictures, tools
     _Row(Meaning.MODEL, (404,)),
     _Row(Meaning.CREDENTIAL, (401, 403)),

@@ -17,7 +17,7 @@ from services.llm.dialects.openai_answer import OpenAIAnswer
 from services.llm.dialects.openai_request import DIALECTS, GO_ON, to_body, to_messages, to_tools
 from services.llm.dialects.responses_answer import ResponsesAnswer
 from services.llm.engine import Chunk, Feature, Message, Original, Progress, Request, Tool
-from services.llm.providers import methods
+from services.llm.providers import foreign_thoughts, methods
 from services.llm.providers.config import OpenAIApi
 from services.llm.providers.engine import LIMITS, ProviderEngine, with_extra
 from services.llm.providers.errors import to_error
@@ -56,7 +56,9 @@ class OpenAIEngine(ProviderEngine):
         return await self._count(url, body, "count", deadline)
 
     def generate(self, request: Request, deadline: Deadline) -> AsyncGenerator[Chunk, None]:
-        return self._method(request, deadline) if request.method else super().generate(request, deadline)
+        if request.method:
+            return self._method(request, deadline)
+        return foreign_thoughts.generate(super().generate, request, deadline)
 
     async def _method(self, request: Request, deadline: Deadline) -> AsyncGenerator[Chunk, None]:
         """An answer that is not written token by token."""

@@ -65,6 +65,7 @@ _REFUSALS: Mapping[str, tuple[int, Any, type[ServiceError]]] = {
         ModelNotAtProvider,
     ),
     "OpenAI, a stored item": (404, {"error": {"message": "Conversation with id 'conv_1' not found."}}, RequestRefused),
+    "OpenAI, a thought": (404, {"error": {"message": "Item with id 'rs_1' not found. Items are …"}}, RequestRefused),
     "Azure, flagged": (400, {"error": {"code": "x", "message": "m", "innererror": _AZURE}}, ContentRefused),
     "Azure, the filter": (400, {"error": {"code": "content_filter", "message": "m"}}, ContentRefused),
     "Azure, the model": (404, {"error": {"code": "DeploymentNotFound", "message": "m"}}, ModelNotAtProvider),

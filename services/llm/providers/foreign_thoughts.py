@@ -1,0 +1,96 @@
+"""Thoughts of other models in a caller's conversation. A provider checks thoughts by what it has signed or sealed, and
+refuses a request with another model's, also another of its own: a session in which the router, a fallback or the caller
+has changed the model would end there. A model needs no earlier thoughts, so that the request is repeated without any.
+
+Sources: https://platform.claude.com/docs/en/build-with-claude/extended-thinking and
+https://developers.openai.com/api/docs/guides/reasoning; the refusals are as these APIs word them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from services.llm.engine import Chunk, Original, Request
+from services.llm.errors import RequestRefused
+from services.runtime.aside import aside, size_in
+from services.runtime.deadline import Deadline
+
+Generate = Callable[[Request, Deadline], AsyncGenerator[Chunk, None]]
+# By API: what a body with thoughts holds, and words that a refusal of them has together.
+_MARKS = {"messages": (b'"thinking"', b'"redacted_thinking"'), "responses": (b'"reasoning"',)}
+_REFUSALS = {
+    "messages": (("signature", "thinking"), ("data", "redacted_thinking")),
+    "responses": (("item with id 'rs_", "not found"), ("encrypted content", "could not be verified")),
+}
+_THOUGHTS = ("thinking", "redacted_thinking")
+
+
+def generate(generate: Generate, request: Request, deadline: Deadline) -> AsyncGenerator[Chunk, None]:
+    """The answer to a request in the words of the provider's API, without thoughts if the provider refuses those."""
+    own = request.original
+    if own and any(mark in own.body for mark in _MARKS.get(own.api, ())):
+        return _repeated(generate, request, own, deadline)
+    return generate(request, deadline)
+
+
+async def _repeated(
+    generate: Generate, request: Request, own: Original, deadline: Deadline
+) -> AsyncGenerator[Chunk, None]:
+    try:
+        async with aclosing(generate(request, deadline)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+        return
+    except RequestRefused as refused:
+        said = refused.message.lower()
+        if not any(all(word in said for word in words) for words in _REFUSALS[own.api]):
+            raise
+    without = _WITHOUT[own.api]
+    body = await aside(request.tenant, size_in(own.body), partial(_changed, own.body, without))
+    async with aclosing(generate(replace(request, original=replace(own, body=body)), deadline)) as chunks:
+        async for chunk in chunks:
+            yield chunk
+
+
+def without_thinking(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The body of a message without the request to think, and without the edits that its API takes only beside it."""
+    kept = {name: given for name, given in body.items() if name != "thinking"}
+    if isinstance(managed := kept.pop("context_management", None), dict):
+        edits = [each for each in managed.get("edits") or () if not str(each.get("type")).startswith("clear_thinking")]
+        kept |= {"context_management": {**managed, "edits": edits}} if edits else {}
+    return kept
+
+
+def _changed(body: bytes, without: Callable[[dict[str, Any]], Mapping[str, Any]]) -> bytes:
+    return json.dumps(without(json.loads(body)), separators=(",", ":")).encode()
+
+
+def _message(body: dict[str, Any]) -> Mapping[str, Any]:
+    """In the middle of a turn the model does not think: the API would ask for the turn's own thoughts."""
+    messages = [kept for each in body.get("messages") or () if (kept := _turn(each)).get("content")]
+    if not messages:
+        return body
+    content = messages[-1]["content"]
+    if isinstance(content, list) and any(block.get("type") == "tool_result" for block in content):
+        body = without_thinking(body)
+    return {**body, "messages": messages}
+
+
+def _turn(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    if not isinstance(blocks := message.get("content"), list):
+        return message
+    return {**message, "content": [block for block in blocks if block.get("type") not in _THOUGHTS]}
+
+
+def _response(body: dict[str, Any]) -> Mapping[str, Any]:
+    if not isinstance(items := body.get("input"), list):
+        return body
+    return {**body, "input": [each for each in items if each.get("type") != "reasoning"]}
+
+
+_WITHOUT: Mapping[str, Callable[[dict[str, Any]], Mapping[str, Any]]] = {"messages": _message, "responses": _response}

@@ -1,0 +1,112 @@
+"""Conversations with the thoughts of another model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from services.llm.config import LlmSettings
+from services.llm.engine import Message, Original, Request
+from services.llm.errors import RequestRefused
+from services.llm.providers.anthropic import AnthropicEngine
+from services.llm.providers.config import AnthropicSettings
+from services.runtime.deadline import Deadline
+from tests.recorded_response import RESPONSE
+from tests.unit.llm.dialects.responses import sent
+from tests.unit.llm.providers.messages_api import ended, started, text
+from tests.unit.llm.providers.simulated_provider import SimulatedProvider, text_of
+
+THOUGHT = {"type": "thinking", "thinking": "Hm.", "signature": ""}
+CALL = {"type": "tool_use", "id": "a", "name": "f", "input": {}}
+RESULT = {"type": "tool_result", "tool_use_id": "a", "content": "noon"}
+CLEARS = {"type": "clear_thinking_20251015", "keep": "all"}
+CUTS = {"type": "clear_tool_uses_20250919"}
+OF_ANOTHER = "messages.1.content.0: Invalid `signature` in `thinking` block"
+
+
+class Checking(SimulatedProvider):
+    """Refuses thoughts; answers others."""
+
+    said = OF_ANOTHER
+    refused_status = 400
+
+    async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Any:
+        refuses = b'"signature"' in body or b'"type":"reasoning"' in body
+        answers = self.pieces, self.status
+        if refuses:
+            error = {"type": "invalid_request_error", "message": self.said}
+            self.pieces, self.status = (json.dumps({"error": error}),), self.refused_status
+        reply = await super().send(method, url, headers, body)
+        self.pieces, self.status = answers
+        return reply
+
+
+async def asked(provider: SimulatedProvider, api: str, **body: Any) -> list[dict[str, Any]]:
+    """The bodies that a provider gets of a request in its own words."""
+    own = Original(api, json.dumps({"model": "m", **body}, separators=(",", ":")).encode())
+    request = Request((Message("user", "?"),), original=own)
+    if api == "messages":
+        settings = AnthropicSettings(base_url="http://provider.test/v1", model="big")  # type: ignore[arg-type]  # a text
+        engine: Any = AnthropicEngine(LlmSettings(engine="anthropic", anthropic=settings), provider)
+    else:
+        engine = provider.engine(own={"apis": ("responses",)})
+    assert text_of([chunk async for chunk in engine.generate(request, Deadline.never())])
+    return [json.loads(each.content) for each in provider.requests]
+
+
+def claude() -> Checking:
+    return Checking((started(), *text("Hi."), *ended()))
+
+
+async def test_a_request_is_repeated_without_the_thoughts_of_another_model() -> None:
+    said = {"type": "text", "text": "Hello."}
+    turns = [
+        {"role": "user", "content": "?"},
+        {"role": "assistant", "content": [THOUGHT]},
+        {"role": "assistant", "content": [THOUGHT, said]},
+        {"role": "user", "content": "And?"},
+    ]
+    rest = {"max_tokens": 9, "thinking": {"type": "adaptive"}, "context_management": {"edits": [CLEARS]}}
+    first, second = await asked(claude(), "messages", messages=turns, **rest)
+    assert first["messages"] == turns
+    assert second == {**first, "messages": [turns[0], {"role": "assistant", "content": [said]}, turns[3]]}
+
+
+@pytest.mark.parametrize(("edits", "kept"), [([CLEARS], None), ([CLEARS, CUTS], {"edits": [CUTS]})])
+async def test_within_a_turn_the_model_does_not_think_then(edits: list[object], kept: object) -> None:
+    turns = [
+        {"role": "user", "content": "?"},
+        {"role": "assistant", "content": [THOUGHT, CALL]},
+        {"role": "user", "content": [RESULT]},
+    ]
+    rest = {"max_tokens": 9, "thinking": {"type": "adaptive"}, "context_management": {"edits": edits}}
+    _, second = await asked(claude(), "messages", messages=turns, **rest)
+    assert (second.get("thinking"), second.get("context_management")) == (None, kept)
+    assert [each["content"] for each in second["messages"][1:]] == [[CALL], [RESULT]]
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (404, "Item with id 'rs_1' not found. Items are not persisted when `store` is set to false."),
+        (400, "The encrypted content for item rs_1 could not be verified. Reason: Encrypted content could not …"),
+    ],
+)
+async def test_items_of_reasoning_that_a_provider_does_not_know_are_left_out(status: int, said: str) -> None:
+    provider = Checking(sent(RESPONSE).pieces)
+    provider.said, provider.refused_status = said, status
+    items = [{"role": "user", "content": "?"}, {"type": "reasoning", "id": "rs_1", "summary": []}]
+    items += [{"role": "assistant", "content": "A"}, {"role": "user", "content": "And?"}]
+    _, second = await asked(provider, "responses", input=items)
+    assert second["input"] == [items[0], *items[2:]]
+
+
+async def test_another_refusal_is_not_repeated() -> None:
+    provider = claude()
+    provider.said = "max_tokens: too large"
+    with pytest.raises(RequestRefused):
+        await asked(provider, "messages", messages=[{"role": "assistant", "content": [THOUGHT]}], max_tokens=9)
+    assert len(provider.requests) == 1
