@@ -149,9 +149,14 @@ async def test_a_repeat_with_its_key_has_the_same_choices(openai_: AsyncOpenAI, 
     first, again = [await openai_.chat.completions.create(**QUESTION, n=3, **keyed) for _ in range(2)]
     assert [each.message.content for each in first.choices] == [each.message.content for each in again.choices]
     assert len(llm.requests) == 3
+    completion: dict[str, Any] = {"model": "m", "prompt": "Hello?", "extra_headers": {"idempotency-key": "completed"}}
+    assert len((await openai_.completions.create(**completion, n=3)).choices) == 3
+    assert len(llm.requests) == 6
     for count in (1, 2):
         with pytest.raises(openai.BadRequestError, match="idempotency_key: a different key for each request"):
             await openai_.chat.completions.create(**QUESTION, n=count, **keyed)
+        with pytest.raises(openai.BadRequestError, match="idempotency_key: a different key for each request"):
+            await openai_.completions.create(**completion, n=count)
     streamed: dict[str, Any] = {**QUESTION, "n": 2, "stream": True, "extra_headers": {"idempotency-key": "streamed"}}
     texts = []
     for _ in range(2):
@@ -161,7 +166,7 @@ async def test_a_repeat_with_its_key_has_the_same_choices(openai_: AsyncOpenAI, 
                 said[choice.index] += choice.delta.content or ""
         texts.append(said)
     assert texts[0] == texts[1]
-    assert len(llm.requests) == 5
+    assert len(llm.requests) == 8
 
 
 async def test_a_client_that_comes_back_has_the_choices_that_went_on(http: httpx.AsyncClient, llm: Separate) -> None:

@@ -24,11 +24,12 @@ from services.runtime.errors import InvalidInput
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """A caller's order. `whole`: the request for all answers; `tried`: whether a model is asked for all of them
+    """A caller's order. `whole`: the request for all `count` answers; `tried`: whether a model is asked for all of them
     first. `refused` is called with an error of that, and says whether each answer may be asked for separately. `each`
     makes a request for each answer; it raises `InvalidInput` or `FieldDenied`."""
 
     whole: pb.GenerateRequest
+    count: int
     tried: bool
     refused: Callable[[InvalidInput], bool]
     each: Callable[[], Awaitable[Sequence[pb.GenerateRequest]]]

@@ -78,12 +78,20 @@ class IdempotencyStore:
         return (tenant, key) in self._kept
 
     async def follow(
-        self, request: pb.GenerateRequest, tenant: str, begin: Begin, admit: Admit, within_s: float, send: SendChoice
+        self,
+        request: pb.GenerateRequest,
+        tenant: str,
+        begin: Begin,
+        admit: Admit,
+        within_s: float,
+        send: SendChoice,
+        *,
+        choices: int = 1,
     ) -> None:
         """Send the events that this client has not seen. `begin` gives the answer where there is none yet, within its
         own budget, and has the slot of one client for as long as that takes; `admit` admits any other client, which
-        reads for `within_s` at most. Raises `TooLate`."""
-        digest = _digest(request)
+        reads for `within_s` at most. `choices`: how many answers it asks for. Raises `TooLate`."""
+        digest = _digest(request, choices)
         if kept := self._find(request, tenant, digest):
             claim = REQUEST if kept.clients or kept.flight.over else TURN
         else:
@@ -194,13 +202,13 @@ class IdempotencyStore:
             self._drop_unread(kept)
 
 
-def _digest(request: pb.GenerateRequest) -> bytes:
-    """A digest of all fields in which two requests must be equal."""
+def _digest(request: pb.GenerateRequest, choices: int) -> bytes:
+    """A digest of all fields in which two requests must be equal, and of the answers that they ask for."""
     same = pb.GenerateRequest()
     same.CopyFrom(request)
     for name in _MAY_DIFFER:
         same.ClearField(name)
-    return hashlib.sha256(same.SerializeToString(deterministic=True)).digest()
+    return hashlib.sha256(same.SerializeToString(deterministic=True)).digest() + b"%d" % choices
 
 
 async def with_heartbeats(give: Callable[[SendChoice], Awaitable[object]], send: Send, every_s: float) -> None:

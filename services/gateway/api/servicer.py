@@ -109,7 +109,8 @@ class GatewayServicer:
 
         if request.idempotency_key:
             call.admitted()
-            await self._keeping(request, credential.tenant, call, partial(giver.give, choices))(checked)
+            give = partial(giver.give, choices)
+            await self._keeping(request, credential.tenant, call, give, choices.count)(checked)
         else:
             await giver.give(choices, call.span, checked)
 
@@ -126,12 +127,12 @@ class GatewayServicer:
         return self._keeping(request, tenant, call, begin)
 
     def _keeping(
-        self, request: pb.GenerateRequest, tenant: Tenant, call: Call, begin: Begin
+        self, request: pb.GenerateRequest, tenant: Tenant, call: Call, begin: Begin, choices: int = 1
     ) -> Callable[[SendChoice], Awaitable[object]]:
         """The way to the answer that is kept for the request's key: `begin` gives it where there is none yet."""
         admit = partial(self._admission.hold, tenant, telemetry.trace_id(call.span), _HOLD_S)
         within_s = budget_of(request, tenant, self._settings, call.deadline).ms / 1000 + _SAME_BUDGET_S
-        return partial(self._kept.follow, request, tenant.name, begin, admit, within_s)
+        return partial(self._kept.follow, request, tenant.name, begin, admit, within_s, choices=choices)
 
     async def GenerateBatch(
         self, request: pb.GenerateBatchRequest, call: Call

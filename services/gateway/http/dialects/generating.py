@@ -205,7 +205,8 @@ class Generating:
             size, separate = size_in(asked.data) * order.choices, several.separate
             return await aside(tenant.name, size, lambda: separate(order, exchange.parsed(asked.data)))
 
-        return Choices(order.request, bool(self.dialect.api) and order.model not in self.alone, refused, each)
+        tried = bool(self.dialect.api) and order.model not in self.alone
+        return Choices(order.request, order.choices, tried, refused, each)
 
     async def _write(
         self, exchange: Exchange, asked: ReadRequest, watch: ConnectionWatch, message: pb.GenerateResponse

@@ -84,7 +84,7 @@ async def given(
     async def each() -> list[pb.GenerateRequest]:
         return [pb.GenerateRequest() for _ in range(count)]
 
-    choices = Choices(pb.GenerateRequest(), tried, refuses_choices, each)
+    choices = Choices(pb.GenerateRequest(), count, tried, refuses_choices, each)
     giver = ChoicesGiver(preparation, tenant, Deadline.never(loop_clock), lambda: None)
     await giver.give(choices, INVALID_SPAN, send)
     return came
