@@ -24,6 +24,7 @@ PING = SessionMessage(JSONRPCRequest(jsonrpc="2.0", id=1, method="ping"))
 @pytest.fixture(autouse=True)
 def _short_partings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mcp_streams, "_PARTING_S", 0.1)
+    monkeypatch.setattr(mcp_streams, "_PROMPT_S", 0.2)
 
 
 @pytest.fixture
@@ -85,9 +86,10 @@ async def test_a_server_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     assert not runs(pid)
 
 
-async def test_a_server_that_takes_no_more_messages_is_of_no_more_use() -> None:
+@pytest.mark.parametrize("script", ["read line; exec 0<&-; sleep 298", "sleep 298"], ids=["closes it", "reads none"])
+async def test_a_server_that_takes_no_more_messages_is_of_no_more_use(script: str) -> None:
     notices = Notices()
-    async with server("read line; exec 0<&-; sleep 298", notices) as outgoing:
+    async with server(script, notices) as outgoing:
         sending = asyncio.create_task(_send_for_ever(outgoing))
         async with asyncio.timeout(30):
             await notices.something.wait()

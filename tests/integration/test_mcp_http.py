@@ -15,7 +15,7 @@ from services.gateway.settings.tools import ToolSettings, ToolSourceSettings
 from services.gateway.tools import mcp_source, mcp_streams
 from services.gateway.tools.mcp_source import McpSource
 from services.gateway.tools.source import CallAttempt
-from services.runtime.errors import Unavailable
+from services.runtime.errors import TooLate, Unavailable
 from tests.waiting import until
 
 _HELLO = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "old", "version": "0"}}
@@ -26,13 +26,16 @@ _RESULTS = {
 
 
 class OldServer:
-    """Knows its `sessions`, which are numbered. `silent`: it answers no DELETE. `instead`: its answer to a call."""
+    """Knows its `sessions`, which are numbered. `silent`: it answers no DELETE. `instead`: its answer to a call.
+    `unanswered`: the beginnings of methods that it does not answer."""
 
     def __init__(self) -> None:
         self.sessions = set[str]()
         self.begun = self.parted = 0
         self.silent = False
         self.instead = b""
+        self.unanswered: tuple[str, ...] = ()
+        self.ignored = 0
         self._server: asyncio.Server | None = None
 
     async def __aenter__(self) -> str:
@@ -68,6 +71,9 @@ class OldServer:
             return _http(200, _HELLO, asked["id"], session)
         if session not in self.sessions:
             return _http(404 if session else 400)
+        if asked["method"].startswith(self.unanswered):
+            self.ignored += 1
+            return b""
         if self.instead and asked["method"] == "tools/call":
             return self.instead
         return _http(200, _RESULTS.get(asked["method"], {}), asked["id"]) if "id" in asked else _http(202)
@@ -90,8 +96,10 @@ async def source(server: OldServer, monkeypatch: pytest.MonkeyPatch) -> AsyncIte
     """Connected to it."""
     monkeypatch.setattr(mcp_source, "_PAUSE_S", 0.01)
     monkeypatch.setattr(mcp_streams, "_PARTING_S", 0.1)
+    monkeypatch.setattr(mcp_streams, "_PROMPT_S", 0.2)
+    monkeypatch.setattr(mcp_streams, "_SPARE", 2)
     async with server as url:
-        source = McpSource("web", ToolSourceSettings.model_validate({"url": url}), ToolSettings())
+        source = McpSource("web", ToolSourceSettings.model_validate({"url": url, "concurrency": 1}), ToolSettings())
         running = asyncio.create_task(source.run())
         assert [each.tool.name for each in await source.list("", 10)] == ["echo"]
         assert (await call(source)).content == "hello"
@@ -101,14 +109,14 @@ async def source(server: OldServer, monkeypatch: pytest.MonkeyPatch) -> AsyncIte
             await asyncio.wait({running})
 
 
-async def call(source: McpSource) -> tool_pb2.CallToolResponse:
-    return await source.call(CallAttempt("echo", "{}", "key", "acme", 20.0, INVALID_SPAN))
+async def call(source: McpSource, within_s: float = 20.0) -> tool_pb2.CallToolResponse:
+    return await source.call(CallAttempt("echo", "{}", "key", "acme", within_s, INVALID_SPAN))
 
 
 async def _called_again(source: McpSource) -> Any:
     try:
-        return await call(source)
-    except Unavailable:
+        return await call(source, 2.0)
+    except (Unavailable, TooLate):
         return None
 
 
@@ -123,6 +131,25 @@ async def test_a_server_that_does_not_know_its_session_any_more_is_called_in_a_n
     again = await until(lambda: _called_again(source))
     assert (again.content, again.failed, server.begun) == ("hello", False, 2)
     assert server.parted == 1
+
+
+@pytest.mark.parametrize(
+    ("unanswered", "calls", "ignored"),
+    [
+        pytest.param(("tools/call",), 3, 3, id="as many calls as there are connections"),
+        pytest.param(("tools/call", "notifications/"), 1, 2, id="a call and its cancellation"),
+    ],
+)
+async def test_calls_without_an_answer_do_not_keep_a_server_from_others(
+    server: OldServer, source: McpSource, unanswered: tuple[str, ...], calls: int, ignored: int
+) -> None:
+    server.unanswered = unanswered
+    for _ in range(calls):
+        with pytest.raises(TooLate):
+            await call(source, 0.1)
+    await until(lambda: server.ignored == ignored)
+    server.unanswered = ()
+    assert (await until(lambda: _called_again(source))).content == "hello"
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,8 @@ class McpSource:
         if own.command:
             environment = {name: value.get_secret_value() for name, value in own.environment.items()}
             return mcp_streams.command(own.command, environment, self._limits, ended)
-        return mcp_streams.http(own.url.get_secret_value(), own.authorization.get_secret_value(), self._limits, ended)
+        url, authorization = own.url.get_secret_value(), own.authorization.get_secret_value()
+        return mcp_streams.http(url, authorization, own.concurrency, self._limits, ended)
 
     def _ended(self, why: str) -> None:
         self._problem = self._problem or why

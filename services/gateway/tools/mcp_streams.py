@@ -4,6 +4,7 @@ must cost this process little. The SDK's own read a line, or a body, of any leng
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import signal
@@ -24,9 +25,12 @@ from services.gateway.settings.tools import ToolSettings
 _log = logging.getLogger(__name__)
 _INHERITED = ("PATH", "HOME", "LANG", "USER")
 _PARTING_S = 1.0  # for a server to end after its input, and again after SIGTERM; for the end of a session
+_PROMPT_S = 5.0  # to connect, for a free connection, and for a server to take a message
+_SPARE = 100  # connections beside those of calls under way: an older server may keep those of calls that were cancelled
 _LOOK_S = 0.01  # how often its group is looked at
 _EVENTS = "text/event-stream"
 _SESSION = "mcp-session-id"  # header
+_METHOD_AND_ID = {"method", "id"}  # of a message that asks for an answer
 Ended = Callable[[str], None]
 Streams = tuple[Any, Any]  # what the SDK reads messages from, and writes them to
 
@@ -63,8 +67,9 @@ async def command(
         try:
             async for message in to_send:
                 stream.write(message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
-                await stream.drain()
-        except ConnectionError:  # it may live on, and even talk
+                async with asyncio.timeout(_PROMPT_S):
+                    await stream.drain()
+        except (ConnectionError, TimeoutError):  # it may live on, and even talk
             ended("it accepts no more messages")
         except anyio.ClosedResourceError:
             pass
@@ -133,11 +138,14 @@ def _signal(process: Process, number: int) -> bool:
 
 
 @asynccontextmanager
-async def http(url: str, authorization: str, limits: ToolSettings, ended: Ended) -> AsyncIterator[Streams]:
-    """A server by streamable HTTP. Redirects are followed within its origin alone."""
+async def http(
+    url: str, authorization: str, concurrency: int, limits: ToolSettings, ended: Ended
+) -> AsyncIterator[Streams]:
+    """A server by streamable HTTP, for `concurrency` calls at once. Redirects are followed within its origin alone."""
     headers = {"accept-encoding": "identity"} | ({"authorization": authorization} if authorization else {})
-    timeout = httpx2.Timeout(30, read=None)  # each call has a deadline of its own
-    transport = _Bounded(httpx2.AsyncHTTPTransport(), limits.max_message_bytes, ended)
+    timeout = httpx2.Timeout(_PROMPT_S, read=None)  # each call has a deadline of its own
+    connections = httpx2.Limits(max_connections=concurrency + _SPARE)
+    transport = _Bounded(httpx2.AsyncHTTPTransport(limits=connections), limits.max_message_bytes, ended)
     async with httpx2.AsyncClient(headers=headers, timeout=timeout, transport=transport, trust_env=False) as client:
         inner = streamable_http_client(url, http_client=client, max_sse_event_size=limits.max_message_bytes)
         async with _counted(inner, _Rate(limits), ended) as streams:
@@ -206,6 +214,8 @@ class _Bounded(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         if request.method == "DELETE":
             return await self._part(request)
+        if request.method == "POST" and not json.loads(request.content).keys() >= _METHOD_AND_ID:
+            request.extensions["timeout"]["read"] = _PROMPT_S  # the SDK sends nothing else meanwhile
         response = await self._inner.handle_async_request(request)
         if response.status_code == httpx2.codes.NOT_FOUND and request.method == "POST" and _SESSION in request.headers:
             self._ended("it does not know the session any more")
