@@ -102,8 +102,10 @@ def _mark(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _block(where: str, part: Mapping[str, Any]) -> dict[str, Any] | None:
-    """A block of a part; None for a blank text, which the API refuses."""
+    """A block of a part; None for a blank text, which the API refuses, and for a thought that it did not sign."""
     kind = part.get("type")
+    if kind == "thinking":
+        return None
     if kind in _TEXTS or kind == "refusal":
         text = str(part.get("text") or part.get("refusal") or "")
         return {**text_block(text), **_mark(part)} if text and not text.isspace() else None

@@ -176,6 +176,9 @@ def _grow(known: dict[str, Any], more: Mapping[str, Any], growing: _Growing, *, 
             _grow_list(old, given, growing)
         elif isinstance(old, list) and isinstance(given, str):
             _grow_parts(old, given, growing)
+        elif old and isinstance(old, str) and isinstance(given, list):
+            growing.texts.settle()
+            known[name] = [{"type": "text", "text": known[name]}, *_copied(given)]
         elif isinstance(old, str) and isinstance(given, str) and name not in _SAID_ONCE:
             growing.texts.add(known, name, given, _joined if audio and name == "data" else "".join)
         else:
@@ -195,7 +198,7 @@ def _grow_list(known: list[Any], more: Iterable[Any], growing: _Growing) -> None
 
 
 def _grow_parts(known: list[Any], text: str, growing: _Growing) -> None:
-    """Mistral sends the thoughts of an answer as a list of parts, and then its text alone."""
+    """Mistral sends thoughts and references of an answer as lists of parts, and its text alone."""
     if not (known and isinstance(known[-1], dict) and known[-1].get("type") == "text"):
         known.append({"type": "text", "text": ""})
     growing.texts.add(known[-1], "text", text, "".join)

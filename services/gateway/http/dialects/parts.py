@@ -56,6 +56,8 @@ def read_part(part: Fields, *, media: bool = True) -> chat_pb2.Part:
         return chat_pb2.Part(text=part.needed("text"))
     if kind == "refusal":
         return chat_pb2.Part(text=part.needed("refusal"))
+    if kind == "thinking":  # Mistral's, which other models do not read
+        return chat_pb2.Part(text="")
     if media and kind in _PICTURES and not _is_elsewhere(part):
         return chat_pb2.Part(image=_picture(part))
     if media and kind == AUDIO:

@@ -55,7 +55,7 @@ async def test_marks_of_the_prompt_cache_stay_where_the_caller_set_them() -> Non
         messages=[
             {"role": "system", "content": [{"type": "text", "text": "Be brief."}, marked]},
             {"role": "user", "content": "Hello.", "cache_control": MARK},
-            {"role": "assistant", "content": None, "tool_calls": [CALL]},
+            {"role": "assistant", "content": [{"type": "thinking", "thinking": []}], "tool_calls": [CALL]},
             {**RESULT, "cache_control": MARK},
         ],
         tools=[*TOOLS, {"type": "function", "function": {"name": "f"}, "cache_control": MARK}],

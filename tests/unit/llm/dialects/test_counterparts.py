@@ -143,6 +143,8 @@ _ANSWER = {  # as the packages of OpenAI, OpenRouter, LiteLLM and Gemini repeat 
     "provider_specific_fields": {"refusal": None},
     "tool_calls": [{"id": "1", "type": "function", "function": _FUNCTION, "extra_content": {"google": {"a": "b"}}}],
 }
+_THINKING = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]}
+_MISTRALS = {"role": "assistant", "content": [_THINKING, {"type": "text", "text": "A"}]}
 _PARSED = {"type": "output_text", "text": "Hm", "annotations": [], "parsed": {"a": 1}}
 _ITEMS = [
     {"role": "user", "content": "?"},
@@ -159,6 +161,7 @@ _OF_THOUGHTS = {"edits": [{"type": "clear_thinking_20251015", "keep": {"type": "
         (read_messages, {"messages": [{"role": "user", "content": [_PICTURE]}]}),
         (read_messages, {"messages": _ITEMS[:1], "context_management": _OF_THOUGHTS}),
         (read_chat, {"messages": [_ITEMS[0], _ANSWER, {"role": "tool", "tool_call_id": "1", "content": "1"}]}),
+        (read_chat, {"messages": [_ITEMS[0], _MISTRALS, _ITEMS[0]]}),
         (read_chat, {"messages": _ITEMS[:1], "usage": {"include": True}}),
         (read_response, {"input": _ITEMS}),
         (read_response, {"input": "?", "stream": True, "stream_options": {"include_obfuscation": False}}),

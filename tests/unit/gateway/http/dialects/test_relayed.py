@@ -95,6 +95,14 @@ def test_thoughts_in_parts_and_then_a_text_alone_are_both_kept() -> None:
     assert choice["message"]["content"] == [thought, {"type": "text", "text": "Tokyo"}]
 
 
+def test_a_text_before_a_list_of_parts_is_kept() -> None:
+    reference = {"type": "reference", "reference_ids": [1]}
+    pieces = [chunk({"content": each}) for each in ("To", "ky", [reference], "o", ".")]
+    (choice,) = made_of(GrowingCompletion(), pieces)["choices"]
+    texts = [{"type": "text", "text": each} for each in ("Toky", "o.")]
+    assert choice["message"]["content"] == [texts[0], reference, texts[1]]
+
+
 def test_several_choices_stay_apart() -> None:
     whole = made_of(
         GrowingCompletion(), [chunk({"content": "b"}, index=1), chunk({"content": "a"}), chunk({"content": "a"})]
