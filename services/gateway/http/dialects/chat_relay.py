@@ -189,7 +189,7 @@ def _grow_list(known: list[Any], more: Iterable[Any], growing: _Growing) -> None
     objects = growing.objects(known)
     for given in more:
         index = _index(given)
-        if index is not None and index in objects and _same_type(objects[index], given):
+        if index is not None and index in objects and _goes_on(objects[index], given):
             _grow(objects[index], given, growing)
             continue
         known.append(_copied(given))
@@ -208,9 +208,13 @@ def _index(given: Any) -> Any:
     return given.get("index") if isinstance(given, dict) else None
 
 
-def _same_type(known: Mapping[str, Any], more: Mapping[str, Any]) -> bool:
-    """OpenRouter's thoughts of two types may have one index."""
-    return more.get("type") in (None, "", known.get("type")) or not known.get("type")
+def _goes_on(known: Mapping[str, Any], more: Mapping[str, Any]) -> bool:
+    """Whether an object is more of one with the same index: OpenRouter's thoughts of two types may have one, and so do
+    Gemini's calls, each with a name and an id."""
+    same_type, same_id = (
+        more.get(name) in (None, "", known.get(name)) or not known.get(name) for name in ("type", "id")
+    )
+    return same_type and (same_id or not any(isinstance(each, dict) and each.get("name") for each in more.values()))
 
 
 def _joined(sound: Iterable[str]) -> str:

@@ -88,6 +88,20 @@ def test_thoughts_of_two_types_with_one_index_stay_apart() -> None:
     assert choice["message"]["channel"] == "analysis"
 
 
+@pytest.mark.parametrize(
+    ("second", "arguments"),
+    [
+        ({"id": "b", "function": {"name": "weather", "arguments": "{}"}}, ["{}", "{}"]),  # Gemini
+        ({"id": "b", "function": {"name": None, "arguments": "}"}}, ["{}}"]),  # vLLM 0.8 had an id of each piece
+    ],
+)
+def test_calls_with_one_index_are_separated_by_ids_with_names(second: dict[str, Any], arguments: list[str]) -> None:
+    first = {"index": 0, "id": "a", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+    calls = (first, {"index": 0, "type": "function", **second})
+    whole = made_of(GrowingCompletion(), [chunk({"tool_calls": [each]}) for each in calls])
+    assert [each["function"]["arguments"] for each in whole["choices"][0]["message"]["tool_calls"]] == arguments
+
+
 def test_thoughts_in_parts_and_then_a_text_alone_are_both_kept() -> None:
     thought = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}
     pieces = [chunk({"role": "assistant", "content": [thought]}), chunk({"content": "To"}), chunk({"content": "kyo"})]
