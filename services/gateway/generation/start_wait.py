@@ -108,7 +108,11 @@ class StartWait:
         if pool is None:
             return
         turns = self._turns[pool.model]
-        await turns.begin(job.slot_request.tenant, job.slot_request.weight)
+        try:
+            async with asyncio.timeout(until - job.deadline.clock()):
+                await turns.begin(job.slot_request.tenant, job.slot_request.weight)
+        except TimeoutError:
+            return
         try:
             while not pool.limiter.has_slot(job.slot_request) and job.deadline.clock() < until:  # noqa: ASYNC110
                 await asyncio.sleep(_ROOM_POLL_S)

@@ -19,7 +19,7 @@ from services.gateway.generation.shared import Shared
 from services.gateway.generation.stack import make_stack
 from services.gateway.generation.start_wait import StartWait
 from services.gateway.policies.breaker import State
-from services.gateway.policies.slot import Shed
+from services.gateway.policies.slot import Shed, SlotRequest
 from services.gateway.upstream.fleet import Fleet
 from services.runtime.deadline import Deadline
 from services.runtime.errors import Starting, Unavailable
@@ -80,6 +80,20 @@ async def test_a_call_waits_no_longer_than_for_its_first_text():
     scene = await Scene(behind, first_text=Deadline.after(0.5, loop_clock)).run()
     assert isinstance(scene.error, Starting)
     assert scene.took_s == pytest.approx(0.5)
+
+
+async def test_a_call_behind_another_tenants_waits_no_longer_than_for_its_first_text():
+    behind = fleet(loop_clock, {"limit": {"algorithm": "fixed", "initial": 1}}, m=says("here"))
+    await behind.pools["m"].limiter.enter(SlotRequest(0, "other", 1.0, Deadline.never()))
+    starting(0.1)(behind)
+    job = Scene(behind).job
+    stack, hurried = make_stack(behind, lambda _: None), replace(job, first_text=Deadline.after(0.5, loop_clock))
+    other = replace(job, slot_request=replace(job.slot_request, tenant="other"))
+    first, second = stack.read(b"", other, 10.0), stack.read(b"", hurried, 10.0)
+    with pytest.raises(Shed):
+        await second.reader.take()
+    assert hurried.first_text.clock() - hurried.first_text.at < 0.5
+    first.reader.close()
 
 
 async def test_a_call_that_does_not_wait_does_not_join_one_that_does():
