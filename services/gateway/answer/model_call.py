@@ -130,10 +130,12 @@ def settle(context: RequestContext, reading: GenerationReading) -> None:
 
 
 def usage(finish: llm_pb2.Finish, report: Report) -> chat_pb2.Usage:
-    """The usage of a text, with the tokens before the call that ended it."""
+    """The usage of a text. Tokens before the call that ended it are the answer's, though that call read them."""
     used = chat_pb2.Usage()
     used.CopyFrom(finish.usage)
     used.completion_tokens += report.carried_tokens
+    used.prompt_tokens = max(0, used.prompt_tokens - report.carried_tokens)
+    used.cached_prompt_tokens = min(used.cached_prompt_tokens, used.prompt_tokens)
     return used
 
 

@@ -13,7 +13,7 @@ from services.runtime.deadline import Deadline
 from services.runtime.errors import Exhausted, InvalidInput, ServiceError, Unavailable
 from tests.unit.gateway.answer.scene import MISS, Scene
 from tests.unit.gateway.reading import sent_by
-from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, text
+from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, finish, text
 
 pytestmark = pytest.mark.paused
 PROMPT = 7  # as the engine counts, and as it is estimated: 30 bytes of English
@@ -63,3 +63,14 @@ async def test_a_language_of_longer_characters_is_estimated_by_its_bytes():
     chinese = pb.GenerateRequest().messages.add(role=1, content="法国的首都是哪里？" * 4)
     await asked.final(messages=[chinese])
     assert asked.billed == [27]
+
+
+async def test_text_that_another_replica_continued_is_no_part_of_the_reported_prompt():
+    rest = finish("ris.")
+    rest.finish.usage.prompt_tokens, rest.finish.usage.cached_prompt_tokens = PROMPT + 1, PROMPT + 1
+    asked = scene(small=[ScriptedLlm(text("Pa"), 0.01, Unavailable("broken")), ScriptedLlm(rest)])
+    for _ in range(20):
+        asked.fleet.count_request()
+    final = await asked.final()
+    assert (final.text, final.usage.prompt_tokens, final.usage.cached_prompt_tokens) == ("Paris.", PROMPT, PROMPT)
+    assert final.usage.completion_tokens == 1 + 3
