@@ -107,6 +107,7 @@ _WITHOUT_TEXT = (chat_pb2.API_EMBEDDINGS, chat_pb2.API_RERANK, chat_pb2.API_MODE
 _PLACES = re.compile("|".join({each.place for each in BEYOND}))
 _INDEX = re.compile(r"\[\d+\]")
 _MOST_KNOWN, _LONGEST_KNOWN = 256, 64  # places whose rules are remembered, and characters of one
+_LONGEST_KEY = 100  # characters: more than any rule's key has at its end
 
 
 class _Rule(NamedTuple):
@@ -169,7 +170,7 @@ def is_plain_text(original: chat_pb2.Original) -> bool:
 
 
 def texts(given: Any) -> Iterator[tuple[str, str]]:
-    """Every text in JSON, with the names that lead to it."""
+    """Every text in JSON, with the last of the names that lead to it: 10,000 members would each have a long one's."""
     waiting = [("", given)]
     while waiting:
         path, each = waiting.pop()
@@ -178,4 +179,4 @@ def texts(given: Any) -> Iterator[tuple[str, str]]:
         elif isinstance(each, list):
             waiting += [(path, one) for one in each]
         elif isinstance(each, dict):
-            waiting += [(f"{path}.{name}" if path else name, one) for name, one in each.items()]
+            waiting += [((f"{path}.{name}" if path else name)[-_LONGEST_KEY:], one) for name, one in each.items()]

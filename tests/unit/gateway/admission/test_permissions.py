@@ -176,6 +176,12 @@ def test_the_json_of_a_field_is_read_once_for_all_rules(monkeypatch: pytest.Monk
     assert len(read) == 1
 
 
+def test_texts_behind_a_long_name_do_not_repeat_it_and_are_found() -> None:
+    given = {"k" * 10_000: {f"m{number}": "x" for number in range(100)} | {"a_url": {"url": "http://a.example"}}}
+    assert max(len(path) for path, _ in permissions.texts(given)) == 100
+    assert needed("messages[0].content[0]", json.dumps(given)) is not None
+
+
 def test_elements_of_an_array_share_the_rules_of_their_path() -> None:
     permissions._known_rules.cache_clear()
     assert all(needed(f"input[{index}]", '{"type":"x"}') is None for index in range(1_000))
