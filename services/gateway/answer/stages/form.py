@@ -126,16 +126,18 @@ class FormStage(AnswerStage):
         reading = model_call.read(context, key and key + _KEY, work)
         try:
             tried = await collect_all(context, reading)
-            found = await self._mismatch(tried.text)
+            if tried.finish_reason != chat_pb2.FINISH_REASON_STOP:
+                return "repair failed: the answer is incomplete"
+            if found := await self._mismatch(tried.text):
+                return f"repair failed: {found.where}"
+            context.text_writer.replace(self.name)
+            await context.text_writer.say(tried.text)
+            reason = await context.text_writer.finish(tried.finish_reason)
+            shown = context.ledger.written.whole_text  # with what the guard has masked or ended
+            if shown != tried.text and (found := await self._mismatch(shown)):
+                return f"repair failed: {found.where}"
         except (ServiceError, Unchecked) as problem:
             return f"repair failed: {problem.outline if isinstance(problem, ServiceError) else problem}"
-        if tried.finish_reason != chat_pb2.FINISH_REASON_STOP:
-            return "repair failed: the answer is incomplete"
-        if found:
-            return f"repair failed: {found.where}"
-        context.text_writer.replace(self.name)
-        await context.text_writer.say(tried.text)
-        reason = await context.text_writer.finish(tried.finish_reason)
         return Done(reason, reading.report.model, tried.usage, reading.generation)
 
     async def _question(self, broken: Mismatch) -> llm_pb2.GenerateRequest:

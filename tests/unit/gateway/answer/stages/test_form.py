@@ -176,6 +176,13 @@ async def test_an_answer_that_the_guard_looks_through_is_replaced_by_what_it_has
     assert said_of(events)[-1] == events[-1].final.text == '{"sum": 5, "of": "[email 1]"}'
 
 
+@pytest.mark.parametrize("action", [pb.GUARD_ACTION_MASK, pb.GUARD_ACTION_REFUSE])
+async def test_a_repaired_answer_that_the_guard_breaks_is_an_error(action: pb.GuardAction) -> None:
+    asked = scene(PROSE, '{"sum": 4111111111111111}')
+    error, _ = await broken(asked, repair=True, guard=pb.GuardPolicy(answer_personal=action))
+    assert "repair failed: it is no JSON" in error.message
+
+
 async def test_an_answer_and_its_equal_share_a_repair() -> None:
     asked = scene(PROSE, FIVE, cache=ScriptedCache(MISS))
     both = await asyncio.gather(asked.final(**WANTED, repair=True), asked.final(**WANTED, repair=True))
