@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -24,14 +24,17 @@ class Replaceable:
         return self.path.read_bytes()
 
     def replace(self, content: bytes) -> None:
-        """Replace the content atomically. Permissions stay."""
+        """Replace the content atomically. Permissions stay, and the owner where this process may set it (root)."""
         number, unfinished = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")
         try:
             with os.fdopen(number, "wb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(number)
-            shutil.copymode(self.path, unfinished)
+            before = self.path.stat()
+            with suppress(OSError):
+                os.chown(unfinished, before.st_uid, before.st_gid)
+            os.chmod(unfinished, stat.S_IMODE(before.st_mode))
             os.replace(unfinished, self.path)
         except BaseException:
             with suppress(OSError):

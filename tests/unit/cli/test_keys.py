@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import stat
 import threading
@@ -154,6 +155,27 @@ def test_a_tenants_file_is_changed_likewise(tmp_path: Path, text: str) -> None:
         json.loads(file.read_text())
     if "\r\n" in text:
         assert b"\n" not in file.read_bytes().replace(b"\r\n", b"")
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_file_that_is_changed_stays_its_owners(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, refused: bool
+) -> None:
+    given: list[tuple[int, int]] = []
+
+    def chown(file: str, user: int, group: int) -> None:
+        given.append((user, group))
+        if refused:  # to all but root
+            raise PermissionError
+
+    file = tmp_path / "tenants.yaml"
+    file.write_text(f"acme: {{keys: ['{OLD}']}}\n")
+    file.chmod(0o640)
+    monkeypatch.setattr(os, "chown", chown)
+    created("acme", "--tenants-file", str(file))
+    before = file.stat()
+    assert given == [(before.st_uid, before.st_gid)]
+    assert stat.S_IMODE(before.st_mode) == 0o640
 
 
 def test_a_tenants_file_that_is_not_there_is_made_for_its_owner_alone(tmp_path: Path) -> None:
