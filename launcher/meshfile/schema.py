@@ -66,6 +66,13 @@ class Gateway(WithSettings):
     )
     settings: Settings = Field({}, description=f"{SERVICE_SETTINGS} `default_budget_ms`.")
 
+    @field_validator("http")
+    @classmethod
+    def _of_its_own(cls, http: str, info: ValidationInfo) -> str:
+        if http and http == info.data.get("address"):
+            raise ValueError("another port than that of address is needed")
+        return http
+
     @property
     def http_address(self) -> str:
         """The address of HTTP; empty: none."""

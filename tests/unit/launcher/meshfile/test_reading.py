@@ -169,6 +169,10 @@ WRONG = [
     ("gateway: 6000", "1:1: models: is needed"),
     ("models: {a: x/y}\ngateway: 66000", "2:10: gateway.address: a port from 1 to 65535 is needed, got 66000"),
     (
+        "models: {a: x/y}\ngateway: {address: 6000, http: 6000}",
+        "2:32: gateway.http: another port than that of address is needed, got 6000",
+    ),
+    (
         "models: {a: x/y}\ngateway: {address: here}",
         "2:20: gateway.address: host:port, or a port on loopback, is needed",
     ),
