@@ -168,7 +168,7 @@ class RedisEntries:
         return [None if is_refused(reply) else self._entry(key, reply) for key, reply in zip(keys, rows, strict=True)]
 
     async def _measure(self, client: Redis) -> None:
-        self.max_bytes = int(_SHARE * (await client.info("memory"))["maxmemory"])
+        self.max_bytes = int(_SHARE * (await client.info("memory")).get("maxmemory", 0))  # some services do not say it
 
     def _script(self, change: Put | Tighten | Removal) -> tuple[str, tuple[object, ...]]:
         if isinstance(change, Tighten):

@@ -8,7 +8,7 @@ from typing import Any
 
 from services.cache.entries import Entries
 from services.cache.memory import Memory
-from services.cache.redis_entries import Written
+from services.cache.redis_entries import RedisEntries, Written
 from services.cache.redis_store import RedisStore
 from services.cache.semantic_match.thresholds import Thresholds
 from services.cache.tombstones import Removal
@@ -37,6 +37,19 @@ class CountingState:
         self.asked.append(call.keywords)
         (items,) = call.keywords.values()
         return [None if "keys" in call.keywords else Written(1, 1) for _ in items]
+
+
+async def test_a_redis_that_does_not_say_its_limit_has_none() -> None:
+    class Silent:
+        async def info(self, section: str) -> dict[str, object]:
+            return {}
+
+        async def eval(self, *given: object) -> bytes:
+            return b"7"
+
+    redis = RedisEntries("engine", 0, lambda: 0)
+    assert await redis.begin(Silent()) == 7  # type: ignore[arg-type]
+    assert redis.max_bytes == 0
 
 
 def test_the_first_read_of_redis_goes_at_once_and_later_ones_together() -> None:
