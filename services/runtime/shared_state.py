@@ -33,9 +33,12 @@ def _usable(url: Url) -> Url:
         if url:
             from redis.asyncio.connection import parse_url
 
-            parse_url(url.get_secret_value())
+            options = parse_url(url.get_secret_value())
+            if options.keys() & set(_OTHER_REPLIES):
+                raise ValueError
     except ValueError:
-        raise ValueError("redis://host:port/db, rediss://… or unix://…") from None
+        refused = " and ".join(_OTHER_REPLIES)
+        raise ValueError(f"redis://host:port/db, rediss://… or unix://…, without {refused}") from None
     return url
 
 
@@ -47,6 +50,7 @@ RedisUrl = Annotated[
 ]
 PREFIX = "hedgerow:"  # of every key
 _ASK_EVERY_S = 0.2
+_OTHER_REPLIES = ("protocol", "decode_responses")  # options of a URL that change the replies of Redis' client
 _log = logging.getLogger(__name__)
 
 

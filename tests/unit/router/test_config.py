@@ -6,7 +6,16 @@ from services.router.config import RouterSettings
 MODELS = [{"name": "m", "tier": "fast", "context_tokens": 1}]
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:6379", "127.0.0.1:6379", "redis://127.0.0.1:port/0"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1:6379",
+        "127.0.0.1:6379",
+        "redis://127.0.0.1:port/0",
+        "redis://127.0.0.1/0?protocol=3",
+        "redis://127.0.0.1/0?decode_responses=true",
+    ],
+)
 def test_an_invalid_redis_url_is_refused(url: str):
     with pytest.raises(ValidationError) as refused:
         RouterSettings(models=MODELS, redis_url=url)
