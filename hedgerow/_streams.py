@@ -54,6 +54,8 @@ class EventStream(Generic[E]):
             self._incoming.failed(error)
         except BaseException:
             reraise(self._call)
+        if self._call.cancelled():  # with a task that waited for an earlier event
+            raise Cancelled("the call was cancelled")
         self._incoming.ended()
 
     def __enter__(self) -> Self:

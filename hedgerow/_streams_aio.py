@@ -52,6 +52,8 @@ class AsyncEventStream(Generic[E]):
             self._incoming.failed(error)
         except BaseException:
             reraise(self._call)
+        if self._call.cancelled():  # with a task that waited for an earlier event
+            raise Cancelled("the call was cancelled")
         self._incoming.ended()
 
     async def __aenter__(self) -> Self:

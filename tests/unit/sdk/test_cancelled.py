@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
-from hedgerow import AsyncClient
+from hedgerow import AsyncClient, Cancelled
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from tests.cancelling import cancelled_at_every_await
 
@@ -30,10 +30,15 @@ class ScriptedCall:
 
     def __init__(self, *script: Any):
         self._script, self.over, self.sent = script, False, 0
+        self.was_cancelled = False
 
     async def __aiter__(self) -> AsyncGenerator[Any, None]:
         for step in self._script:
-            await asyncio.sleep(0.01)
+            try:
+                await asyncio.sleep(0.01)
+            except asyncio.CancelledError:  # as gRPC's
+                self.cancel()
+                raise
             if isinstance(step, Exception):
                 self.over = True
                 raise step
@@ -54,7 +59,11 @@ class ScriptedCall:
         await asyncio.sleep(0)
 
     def cancel(self) -> None:
+        self.was_cancelled |= not self.over
         self.over = True
+
+    def cancelled(self) -> bool:
+        return self.was_cancelled
 
 
 class ScriptedStub:
@@ -115,3 +124,13 @@ def test_a_cancelled_call_of_the_client_leaves_nothing_behind(work: Any, scripts
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     assert cancelled_at_every_await(scene) >= 2
+
+
+async def test_a_stream_whose_reader_was_cancelled_is_no_bug_of_the_gateway() -> None:
+    client, stub = AsyncClient("127.0.0.1:1"), ScriptedStub([said("Pa"), FINAL])
+    client._make_stub = lambda _: stub
+    stream = client.stream("Who?")
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(anext(stream), 0.001)
+    with pytest.raises(Cancelled):
+        await anext(stream)

@@ -174,6 +174,9 @@ class ScriptedCall:
 
     def cancel(self) -> None: ...
 
+    def cancelled(self) -> bool:
+        return False
+
 
 def test_from_a_text_that_replaced_another_a_model_goes_on_without_the_others_tokens() -> None:
     scene = Scene(sampling=chat_pb2.Sampling(max_tokens=100))
