@@ -3,7 +3,9 @@
 A line carries the service's name and the trace id of the request it belongs to. Of an exception it has the class and
 the places in our code, never the text, which may quote a prompt or a secret. The level DEBUG has the texts too, for
 debugging on a private machine; secrets and personal data are masked in them. The same goes for an
-exception that ends the process or a thread. Passwords in URLs are masked at every level.
+exception that ends the process or a thread. Passwords in URLs are masked at every level. Further lines of an event are
+indented, and control characters left out: texts of others, such as the name of an MCP server, write no line of their
+own.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from services.runtime.security.secrets import without_passwords
 from services.runtime.telemetry import SERVICE, trace_id
 
 _MOST_CAUSES = 10
+_PLAIN = dict.fromkeys((*range(32), *range(127, 160)), "") | {ord("\t"): "\t", ord("\n"): "\n  "}
 _log = logging.getLogger("services")
 
 
@@ -83,7 +86,7 @@ class _Formatter(logging.Formatter):
         self._with_texts = with_texts
 
     def format(self, record: logging.LogRecord) -> str:
-        return without_passwords(super().format(record))
+        return without_passwords(super().format(record).translate(_PLAIN))
 
     def formatException(self, ei: Any) -> str:
         if not self._with_texts:

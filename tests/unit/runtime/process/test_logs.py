@@ -53,6 +53,14 @@ def test_an_exception_is_logged_by_class_and_line_without_its_text(log: Log) -> 
     assert "secret f" not in written
 
 
+def test_a_text_of_others_writes_no_line_of_its_own_and_nothing_that_a_terminal_obeys(log: Log) -> None:
+    stream = log("INFO")
+    logging.getLogger("x").info(
+        "connected to %s", "a\n2026-11-26 07:24:45,576 INFO gateway b [-]\tserving\r\x1b[2J\x9b"
+    )
+    assert stream.getvalue().endswith("connected to a\n  2026-11-26 07:24:45,576 INFO gateway b [-]\tserving[2J\n")
+
+
 def test_at_debug_the_texts_are_there(log: Log) -> None:
     stream = log("DEBUG")
     try:
