@@ -15,6 +15,7 @@ from hedgerow._chat_input import refuse_unknown
 from hedgerow._conversation import INTERRUPT, IncomingTurns
 from hedgerow._errors import HedgerowError
 from hedgerow._events import Answer, Final
+from hedgerow._fields import set_fields
 from hedgerow._incoming import Callbacks, IncomingBatch
 from hedgerow._into import parsed, with_schema
 from hedgerow._options import Media, Messages, Options, Request
@@ -214,7 +215,8 @@ class AsyncClient(AsyncServiceClient):
         the entry's own question gets that answer again. Returns whether this caller has such an entry.
         """
         key = answer if isinstance(answer, str) else answer.cache.key
-        request = gateway_pb2.ReportWrongRequest(key=key, question=question)
+        request = gateway_pb2.ReportWrongRequest()
+        set_fields(request, "", key=key, question=question)
         reply: gateway_pb2.ReportWrongResponse = await self._call(self._stub.ReportWrong, request, timeout_s)
         return reply.tightened
 

@@ -17,6 +17,7 @@ from hedgerow._chat_input import refuse_unknown
 from hedgerow._conversation import INTERRUPT, IncomingTurns
 from hedgerow._errors import HedgerowError
 from hedgerow._events import Answer, Final
+from hedgerow._fields import set_fields
 from hedgerow._incoming import Callbacks, IncomingBatch
 from hedgerow._into import parsed, with_schema
 from hedgerow._options import Media, Messages, Options, Request
@@ -216,7 +217,8 @@ class Client(ServiceClient):
         the entry's own question gets that answer again. Returns whether this caller has such an entry.
         """
         key = answer if isinstance(answer, str) else answer.cache.key
-        request = gateway_pb2.ReportWrongRequest(key=key, question=question)
+        request = gateway_pb2.ReportWrongRequest()
+        set_fields(request, "", key=key, question=question)
         reply: gateway_pb2.ReportWrongResponse = self._call(self._stub.ReportWrong, request, timeout_s)
         return reply.tightened
 

@@ -71,7 +71,7 @@ def certs(
         from launcher.redis_secrets import write_redis_secrets
 
     wanted = identity or list(IDENTITIES)
-    _refuse_wrong_use(days, wanted, ip or [], redis)
+    _refuse_wrong_use(days, wanted, dns or [], ip or [], redis)
     try:
         if renew and not read_authority(folder):
             raise FileNotFoundError(f"there is no CA in {folder}; leave --renew out to make one")
@@ -95,7 +95,7 @@ def _print(folder: Path, is_new: bool, identities: list[dict[str, str]], secrets
         print(f"made  {file}")
 
 
-def _refuse_wrong_use(days: float, wanted: list[str], addresses: list[str], redis: str) -> None:
+def _refuse_wrong_use(days: float, wanted: list[str], hosts: list[str], addresses: list[str], redis: str) -> None:
     from ipaddress import ip_address
 
     from hedgerow.identities import IDENTITIES
@@ -106,6 +106,11 @@ def _refuse_wrong_use(days: float, wanted: list[str], addresses: list[str], redi
     for name in wanted:
         if name not in IDENTITIES:
             raise typer.BadParameter(f"one of {', '.join(IDENTITIES)}, got {name}", param_hint="--identity")
+    for host in hosts:
+        if not host.isascii():
+            raise typer.BadParameter(
+                f"a host name in ASCII, such as xn--bcher-kva.example, got {host}", param_hint="--dns"
+            )
     for address in addresses:
         try:
             ip_address(address)

@@ -88,11 +88,11 @@ class ToolOptions:
 
 def json_text(given: str, option: str) -> str:
     """JSON text that was given, or is in the file that was named."""
-    import json
+    from hedgerow._shapes import loads
 
     try:
         text = given if given.lstrip().startswith("{") else Path(given).read_text()
-        if not isinstance(json.loads(text), dict):
+        if not isinstance(loads(text), dict):
             raise ValueError("it is no object")
     except (OSError, ValueError) as error:
         wanted = "a JSON object, or a file with one"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hedgerow import InvalidArgument, MeshTool, Message, Tool, ToolCall
+from hedgerow import Client, InvalidArgument, MeshTool, Message, Tool, ToolCall
 from hedgerow._request import audio_format, generate_request, live_blocks, refuse_too_large
 from hedgerow._speech import AudioFormat
 from hedgerow.channel import MAX_MESSAGE_BYTES
@@ -28,6 +28,11 @@ def test_a_text_is_one_message_and_leaves_every_choice_to_the_gateway() -> None:
 
 def test_a_stop_string_is_not_split_into_letters() -> None:
     assert generate_request("?", stop="END").sampling.stop == ["END"]
+
+
+def test_a_report_of_a_wrong_answer_is_refused_as_a_question_is() -> None:
+    with Client("127.0.0.1:1") as client, pytest.raises(InvalidArgument, match=r"^question: "):
+        client.report_wrong("0" * 64, "\ud800")
 
 
 def test_zero_and_empty_are_values_not_absence() -> None:
