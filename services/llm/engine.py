@@ -129,6 +129,7 @@ class Request:
     parallel_tool_calls: bool = True  # whether it may call several at once
     original: Original | None = None
     most_tokens: int = 0  # of the answer, whatever `original` says; 0: no such limit
+    counted: bool = True  # whether a provider is asked to report the usage
     omits: bool = False  # a field that only tunes the answer may be left out where the model's API has none for it
 
     @property

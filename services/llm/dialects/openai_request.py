@@ -80,7 +80,6 @@ def to_body(
         "model": model,
         "messages": to_messages((*request.messages, *begun), of_calls),
         "stream": True,
-        "stream_options": {"include_usage": True},
         **({max_tokens_field: max_tokens} if max_tokens else {}),
         **(GO_ON if begun else {}),
         **{name: value for name, value in optional.items() if value is not None},

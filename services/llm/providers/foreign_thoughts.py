@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from services.llm.engine import Chunk, Original, Request
 from services.llm.errors import RequestRefused
+from services.llm.providers.second_attempt import Generate, repeated
 from services.runtime.aside import aside, size_in
 from services.runtime.deadline import Deadline
 
-Generate = Callable[[Request, Deadline], AsyncGenerator[Chunk, None]]
 # By API: what a body with thoughts holds, and words that a refusal of them has together.
 _MARKS = {"messages": (b'"thinking"', b'"redacted_thinking"'), "responses": (b'"reasoning"',)}
 _REFUSALS = {
@@ -34,27 +33,16 @@ def generate(generate: Generate, request: Request, deadline: Deadline) -> AsyncG
     """The answer to a request in the words of the provider's API, without thoughts if the provider refuses those."""
     own = request.original
     if own and any(mark in own.body for mark in _MARKS.get(own.api, ())):
-        return _repeated(generate, request, own, deadline)
+        return repeated(generate, request, deadline, partial(_without_thoughts, request, own))
     return generate(request, deadline)
 
 
-async def _repeated(
-    generate: Generate, request: Request, own: Original, deadline: Deadline
-) -> AsyncGenerator[Chunk, None]:
-    try:
-        async with aclosing(generate(request, deadline)) as chunks:
-            async for chunk in chunks:
-                yield chunk
-        return
-    except RequestRefused as refused:
-        said = refused.message.lower()
-        if not any(all(word in said for word in words) for words in _REFUSALS[own.api]):
-            raise
-    without = _WITHOUT[own.api]
-    body = await aside(request.tenant, size_in(own.body), partial(_changed, own.body, without))
-    async with aclosing(generate(replace(request, original=replace(own, body=body)), deadline)) as chunks:
-        async for chunk in chunks:
-            yield chunk
+async def _without_thoughts(request: Request, own: Original, refused: RequestRefused) -> Request | None:
+    said = refused.message.lower()
+    if not any(all(word in said for word in words) for words in _REFUSALS[own.api]):
+        return None
+    body = await aside(request.tenant, size_in(own.body), partial(_changed, own.body, _WITHOUT[own.api]))
+    return replace(request, original=replace(own, body=body))
 
 
 def without_thinking(body: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote, urljoin, urlsplit
@@ -17,15 +18,18 @@ from services.llm.dialects.openai_answer import OpenAIAnswer
 from services.llm.dialects.openai_request import DIALECTS, GO_ON, to_body, to_messages, to_tools
 from services.llm.dialects.responses_answer import ResponsesAnswer
 from services.llm.engine import Chunk, Feature, Message, Original, Progress, Request, Tool
+from services.llm.errors import RequestRefused
 from services.llm.providers import foreign_thoughts, methods
 from services.llm.providers.config import OpenAIApi
 from services.llm.providers.engine import LIMITS, ProviderEngine, with_extra
 from services.llm.providers.errors import to_error
+from services.llm.providers.second_attempt import Generate, repeated
 from services.llm.providers.transport.wire import Wire
 from services.runtime.deadline import Deadline
 from services.runtime.errors import NotSupported
 
 _HOST = "api.openai.com"
+_USAGE = ("stream_options", "include_usage")  # the field and its option that ask for the usage of a stream
 _OF_ALL_MODELS = ("models", "responses")  # paths that name no deployment
 _REASONS = re.compile(r"(o\d|gpt-([5-9]|\d\d))", re.IGNORECASE)  # families of models that refuse `max_tokens`
 
@@ -40,6 +44,7 @@ class OpenAIEngine(ProviderEngine):
         self._limit = own.max_tokens_field or _usual_limit(self._url, own.dialect, own.model)
         self._apis = own.apis or _usual_apis(self._url)
         lacks = (*responses_request.HAS_NOT, *responses_request.HAS_NO) if self._apis[0] == "responses" else ()
+        self._takes_usage: bool | None = None  # whether it may be asked for the usage; None: not known yet
         apis = frozenset(self._apis)
         self._model = replace(
             self._model, continues=Feature.PREFIX in own.features, apis=apis, lacks=frozenset(lacks), takes=OPENAIS
@@ -58,7 +63,26 @@ class OpenAIEngine(ProviderEngine):
     def generate(self, request: Request, deadline: Deadline) -> AsyncGenerator[Chunk, None]:
         if request.method:
             return self._method(request, deadline)
+        if self._takes_usage is None and not self._responds(request):
+            return self._first(super().generate, request, deadline)
         return foreign_thoughts.generate(super().generate, request, deadline)
+
+    async def _first(self, generate: Generate, request: Request, deadline: Deadline) -> AsyncGenerator[Chunk, None]:
+        """The answer to a chat completion before one has come. Mistral's API refuses to be asked for the usage, which
+        it reports anyhow; others do where a request has some other field."""
+        counted = True
+
+        async def uncounted(refused: RequestRefused) -> Request | None:
+            nonlocal counted
+            counted = not any(word in refused.message for word in _USAGE)
+            return None if counted else replace(request, counted=False)
+
+        async with aclosing(repeated(generate, request, deadline, uncounted)) as chunks:
+            async for chunk in chunks:
+                reported = counted or (chunk.finish and chunk.finish.usage.prompt_tokens)
+                if self._takes_usage is None and reported:
+                    self._takes_usage = counted
+                yield chunk
 
     async def _method(self, request: Request, deadline: Deadline) -> AsyncGenerator[Chunk, None]:
         """An answer that is not written token by token."""
@@ -95,7 +119,8 @@ class OpenAIEngine(ProviderEngine):
         if self._responds(request):
             _refuse_beginning(request)
             return responses_request.to_body(request, self._own.model, max_tokens)
-        return to_body(request, self._own.model, max_tokens, self._limit, self._dialect.of_calls)
+        body = to_body(request, self._own.model, max_tokens, self._limit, self._dialect.of_calls)
+        return self._asking_for_usage(request, body)
 
     def _forwarded(self, request: Request, own: Original) -> dict[str, Any]:
         return self._forwarded_response(request, own) if self._responds(request) else self._forwarded_chat(request, own)
@@ -110,8 +135,14 @@ class OpenAIEngine(ProviderEngine):
         body = forwarded(request, own, lambda: self._translated(replace(request, prefix="")))
         if request.prefix:
             body = self._rest(body, request)
-        options = {**(body.get("stream_options") or {}), "include_usage": True}
-        return {**self._capped(request, body), "model": self._own.model, "stream": True, "stream_options": options}
+        body = self._asking_for_usage(request, self._capped(request, body))
+        return {**body, "model": self._own.model, "stream": True}
+
+    def _asking_for_usage(self, request: Request, body: dict[str, Any]) -> dict[str, Any]:
+        options = {name: given for name, given in (body.pop("stream_options", None) or {}).items() if name != _USAGE[1]}
+        if request.counted and self._takes_usage is not False:
+            options["include_usage"] = True
+        return {**body, "stream_options": options} if options else body
 
     def _rest(self, body: dict[str, Any], request: Request) -> dict[str, Any]:
         """The request for the rest of an answer: with its prefix, and with limits reduced by the prefix."""

@@ -57,13 +57,14 @@ class Asked:
 @dataclass
 class SimulatedProvider:
     """`pieces` are sent one by one as the body; an exception among them breaks the connection there, among `refusals`
-    before there is an answer."""
+    before there is an answer. `refuses`: by what a body holds, the status and the JSON in the place of an answer."""
 
     pieces: tuple[str | Broken, ...] = (event("Hello"), event(".", "stop"), event(usage=USAGE), DONE)
     status: int = 200
     headers: dict[str, str] = field(default_factory=lambda: {"content-type": "text/event-stream"})
     hold: asyncio.Event | None = None  # waited for before the last piece
     refusals: list[Broken] = field(default_factory=list)
+    refuses: dict[bytes, tuple[int, Any]] = field(default_factory=dict)
     silent: bool = False  # never answers
     spare: int = 2
     requests: list[Asked] = field(default_factory=list)
@@ -91,16 +92,17 @@ class SimulatedProvider:
             await asyncio.Event().wait()
         if self.refusals:
             raise self.refusals.pop(0)
-        return _Reply(self)
+        refused = [(status, (json.dumps(said),)) for part, (status, said) in self.refuses.items() if part in body]
+        return _Reply(self, *(refused or [(self.status, self.pieces)])[0])
 
     async def close(self) -> None:
         pass
 
 
 class _Reply:
-    def __init__(self, provider: SimulatedProvider):
-        self._provider, self._left = provider, list(provider.pieces)
-        self.status, self.headers, self.ended = provider.status, provider.headers, False
+    def __init__(self, provider: SimulatedProvider, status: int, pieces: tuple[str | Broken, ...]):
+        self._provider, self._left = provider, list(pieces)
+        self.status, self.headers, self.ended = status, provider.headers, False
         provider.open += 1
         provider.most_open = max(provider.open, provider.most_open)
 

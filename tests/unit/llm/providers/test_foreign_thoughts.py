@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -27,21 +26,8 @@ CUTS = {"type": "clear_tool_uses_20250919"}
 OF_ANOTHER = "messages.1.content.0: Invalid `signature` in `thinking` block"
 
 
-class Checking(SimulatedProvider):
-    """Refuses thoughts; answers others."""
-
-    said = OF_ANOTHER
-    refused_status = 400
-
-    async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Any:
-        refuses = b'"signature"' in body or b'"type":"reasoning"' in body
-        answers = self.pieces, self.status
-        if refuses:
-            error = {"type": "invalid_request_error", "message": self.said}
-            self.pieces, self.status = (json.dumps({"error": error}),), self.refused_status
-        reply = await super().send(method, url, headers, body)
-        self.pieces, self.status = answers
-        return reply
+def refusal(said: str, status: int = 400) -> tuple[int, dict[str, Any]]:
+    return status, {"error": {"type": "invalid_request_error", "message": said}}
 
 
 async def asked(provider: SimulatedProvider, api: str, **body: Any) -> list[dict[str, Any]]:
@@ -57,8 +43,8 @@ async def asked(provider: SimulatedProvider, api: str, **body: Any) -> list[dict
     return [json.loads(each.content) for each in provider.requests]
 
 
-def claude() -> Checking:
-    return Checking((started(), *text("Hi."), *ended()))
+def claude(said: str = OF_ANOTHER) -> SimulatedProvider:
+    return SimulatedProvider((started(), *text("Hi."), *ended()), refuses={b'"signature"': refusal(said)})
 
 
 async def test_a_request_is_repeated_without_the_thoughts_of_another_model() -> None:
@@ -96,8 +82,7 @@ async def test_within_a_turn_the_model_does_not_think_then(edits: list[object], 
     ],
 )
 async def test_items_of_reasoning_that_a_provider_does_not_know_are_left_out(status: int, said: str) -> None:
-    provider = Checking(sent(RESPONSE).pieces)
-    provider.said, provider.refused_status = said, status
+    provider = SimulatedProvider(sent(RESPONSE).pieces, refuses={b'"type":"reasoning"': refusal(said, status)})
     items = [{"role": "user", "content": "?"}, {"type": "reasoning", "id": "rs_1", "summary": []}]
     items += [{"role": "assistant", "content": "A"}, {"role": "user", "content": "And?"}]
     _, second = await asked(provider, "responses", input=items)
@@ -105,8 +90,7 @@ async def test_items_of_reasoning_that_a_provider_does_not_know_are_left_out(sta
 
 
 async def test_another_refusal_is_not_repeated() -> None:
-    provider = claude()
-    provider.said = "max_tokens: too large"
+    provider = claude("max_tokens: too large")
     with pytest.raises(RequestRefused):
         await asked(provider, "messages", messages=[{"role": "assistant", "content": [THOUGHT]}], max_tokens=9)
     assert len(provider.requests) == 1

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from services.llm.engine import Constraint, Finish, FinishReason, Message, Request, Sampling, Usage
+from services.llm.engine import Constraint, Finish, FinishReason, Message, Original, Request, Sampling, Usage
+from services.llm.errors import RequestRefused
 from services.llm.providers.transport.wire import Broken
 from services.runtime.deadline import Deadline
 from services.runtime.errors import ContextExceeded, InvalidInput, NotSupported
@@ -40,6 +41,34 @@ async def test_only_fields_that_the_request_sets_are_sent() -> None:
     await answer(provider)
     assert provider.body.keys() == {"model", "messages", "stream", "stream_options"}
     assert provider.requests[-1].headers["authorization"] == f"Bearer {KEY}"
+
+
+MISTRALS = {  # https://api.mistral.ai/v1
+    "object": "error",
+    "message": {"detail": [{"type": "extra_forbidden", "loc": ["body", "stream_options", "include_usage"]}]},
+    "type": "invalid_request_error",
+}
+
+
+@pytest.mark.parametrize("own", [None, Original("chat_completions", b'{"messages":[],"stream_options":{"x":1}}')])
+async def test_a_provider_that_refuses_to_be_asked_for_the_usage_is_not_asked_again(own: Original | None) -> None:
+    provider = SimulatedProvider(refuses={b"include_usage": (422, MISTRALS)})
+    engine, request = provider.engine(), Request(HELLO, original=own)
+    assert text_of(await answer_of(engine, request)) == "Hello."
+    assert text_of(await answer_of(engine, request)) == "Hello."
+    kept = {"x": 1} if own else None
+    asked = [json.loads(each.content).get("stream_options") for each in provider.requests]
+    assert asked == [{**(kept or {}), "include_usage": True}, kept, kept]
+
+
+async def test_a_request_whose_own_options_are_refused_changes_no_other() -> None:
+    provider = SimulatedProvider(refuses={b'"x"': (422, MISTRALS)})
+    engine = provider.engine()
+    own = Original("chat_completions", b'{"messages":[],"stream_options":{"x":1}}')
+    with pytest.raises(RequestRefused):
+        await answer_of(engine, Request(HELLO, original=own))
+    await answer_of(engine, Request(HELLO))
+    assert provider.body["stream_options"] == {"include_usage": True}
 
 
 async def test_a_provider_that_can_is_asked_to_go_on_from_the_beginning_of_an_answer() -> None:

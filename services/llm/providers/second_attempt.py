@@ -1,0 +1,31 @@
+"""A request that a provider refuses for a part that it can do without is repeated once, without that part."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+
+from services.llm.engine import Chunk, Request
+from services.llm.errors import RequestRefused
+from services.runtime.deadline import Deadline
+
+Generate = Callable[[Request, Deadline], AsyncGenerator[Chunk, None]]
+Repair = Callable[[RequestRefused], Awaitable[Request | None]]
+
+
+async def repeated(
+    generate: Generate, request: Request, deadline: Deadline, repair: Repair
+) -> AsyncGenerator[Chunk, None]:
+    """The answer to a request, or to the one that `repair` makes of a refused one; None where it makes none."""
+    try:
+        async with aclosing(generate(request, deadline)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+        return
+    except RequestRefused as refused:
+        repaired = await repair(refused)
+        if repaired is None:
+            raise
+    async with aclosing(generate(repaired, deadline)) as chunks:
+        async for chunk in chunks:
+            yield chunk
