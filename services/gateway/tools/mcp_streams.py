@@ -10,7 +10,7 @@ import os
 import signal
 import time
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any
 
@@ -29,6 +29,7 @@ _PROMPT_S = 5.0  # to connect, for a free connection, and for a server to take a
 _SPARE = 100  # connections beside those of calls under way: an older server may keep those of calls that were cancelled
 _LOOK_S = 0.01  # how often its group is looked at
 _EVENTS = "text/event-stream"
+_LINE_ENDS = 8  # characters that end lines, of an event with an id and a type
 _SESSION = "mcp-session-id"  # header
 _METHOD_AND_ID = {"method", "id"}  # of a message that asks for an answer
 Ended = Callable[[str], None]
@@ -145,7 +146,7 @@ async def http(
     headers = {"accept-encoding": "identity"} | ({"authorization": authorization} if authorization else {})
     timeout = httpx2.Timeout(_PROMPT_S, read=None)  # each call has a deadline of its own
     connections = httpx2.Limits(max_connections=concurrency + _SPARE)
-    transport = _Bounded(httpx2.AsyncHTTPTransport(limits=connections), limits.max_message_bytes, ended)
+    transport = _Bounded(httpx2.AsyncHTTPTransport(limits=connections), limits, ended)
     async with httpx2.AsyncClient(headers=headers, timeout=timeout, transport=transport, trust_env=False) as client:
         inner = streamable_http_client(url, http_client=client, max_sse_event_size=limits.max_message_bytes)
         async with _counted(inner, _Rate(limits), ended) as streams:
@@ -189,27 +190,27 @@ class _Rate:
     """Messages of the last second or so."""
 
     def __init__(self, limits: ToolSettings):
-        self._most, self._began, self._count = limits.max_messages_per_s, time.monotonic(), 0
+        self._most, self._began, self._count = limits.max_messages_per_s, time.monotonic(), 0.0
 
-    def count(self) -> None:
-        """Count a message. Raises `_TooMuch`."""
+    def count(self, messages: float = 1) -> None:
+        """Count messages. Raises `_TooMuch`."""
         if (now := time.monotonic()) - self._began >= 1:
             self._began, self._count = now, 0
-        self._count += 1
+        self._count += messages
         if self._count > self._most:
             raise _TooMuch(f"at most {self._most} messages a second, got more")
 
 
 class _TooLong(httpx2.StreamError):
-    """A body that is longer than it may be."""
+    """A body that is longer, or comes faster, than it may."""
 
 
 class _Bounded(httpx2.AsyncBaseTransport):
-    """Bodies of at most `most_bytes`, as they are; streams of events, whose events are bounded, of any length. `ended`
-    hears that the server does not know the session any more."""
+    """Bodies of bounded size, as they are; streams of events, whose events are bounded, of any length. `ended` hears
+    that the server does not know the session any more, or that its streams have too many lines."""
 
-    def __init__(self, inner: httpx2.AsyncBaseTransport, most_bytes: int, ended: Ended):
-        self._inner, self._most_bytes, self._ended = inner, most_bytes, ended
+    def __init__(self, inner: httpx2.AsyncBaseTransport, limits: ToolSettings, ended: Ended):
+        self._inner, self._most_bytes, self._rate, self._ended = inner, limits.max_message_bytes, _Rate(limits), ended
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         if request.method == "DELETE":
@@ -222,10 +223,28 @@ class _Bounded(httpx2.AsyncBaseTransport):
         if response.headers.get("content-encoding", "identity") != "identity":
             await response.aclose()
             raise httpx2.DecodingError("an encoding that was not requested")  # a few bytes may be a gigabyte
-        if not response.headers.get("content-type", "").startswith(_EVENTS):
-            assert isinstance(response.stream, httpx2.AsyncByteStream)
-            response.stream = _BoundedStream(response.stream, self._most_bytes)
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        is_short = not response.headers.get("content-type", "").startswith(_EVENTS)
+        response.stream = _BoundedStream(response.stream, self._bounded if is_short else self._counted)
         return response
+
+    async def _bounded(self, pieces: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+        size = 0
+        async for piece in pieces:
+            size += len(piece)
+            if size > self._most_bytes:
+                raise _TooLong(f"messages of at most {self._most_bytes} bytes, got a longer one")
+            yield piece
+
+    async def _counted(self, pieces: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+        """Also events that are no messages: the SDK logs each."""
+        async for piece in pieces:
+            try:
+                self._rate.count((piece.count(b"\n") + piece.count(b"\r")) / _LINE_ENDS)
+            except _TooMuch as error:
+                self._ended(str(error))
+                raise _TooLong(str(error)) from None
+            yield piece
 
     async def _part(self, request: httpx2.Request) -> httpx2.Response:
         """The end of a session. Raises TimeoutError: nothing waits long for a server that is of no more use."""
@@ -239,16 +258,11 @@ class _Bounded(httpx2.AsyncBaseTransport):
 
 
 class _BoundedStream(httpx2.AsyncByteStream):
-    def __init__(self, inner: httpx2.AsyncByteStream, most_bytes: int):
-        self._inner, self._most_bytes = inner, most_bytes
+    def __init__(self, inner: httpx2.AsyncByteStream, checked: Callable[[AsyncIterable[bytes]], AsyncIterator[bytes]]):
+        self._inner, self._checked = inner, checked
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        size = 0
-        async for piece in self._inner:
-            size += len(piece)
-            if size > self._most_bytes:
-                raise _TooLong(f"messages of at most {self._most_bytes} bytes, got a longer one")
-            yield piece
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._checked(self._inner)
 
     async def aclose(self) -> None:
         await self._inner.aclose()

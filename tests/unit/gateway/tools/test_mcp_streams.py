@@ -27,14 +27,18 @@ class Pieces(httpx2.AsyncByteStream):
 
     taken = 0
 
+    def __init__(self, piece: bytes = b"x" * 100):
+        self._piece = piece
+
     async def __aiter__(self) -> AsyncIterator[bytes]:
         while True:
-            self.taken += 100
-            yield b"x" * 100
+            self.taken += len(self._piece)
+            yield self._piece
 
 
-async def body_of(response: httpx2.Response) -> bytes:
-    transport = mcp_streams._Bounded(httpx2.MockTransport(lambda request: response), LIMIT, print)
+async def body_of(response: httpx2.Response, ended: Callable[[str], None] = print) -> bytes:
+    limits = ToolSettings(max_message_bytes=LIMIT)
+    transport = mcp_streams._Bounded(httpx2.MockTransport(lambda request: response), limits, ended)
     async with httpx2.AsyncClient(transport=transport) as client, client.stream("GET", "http://server/mcp") as answer:
         pieces = b""
         async for piece in answer.aiter_raw():
@@ -60,6 +64,15 @@ async def test_a_body_within_the_limit_comes_as_it_is() -> None:
 async def test_a_stream_of_events_may_be_longer() -> None:
     response = httpx2.Response(200, stream=Pieces(), headers={"content-type": "text/event-stream"})
     assert len(await body_of(response)) > 10 * LIMIT
+
+
+@pytest.mark.parametrize("event", [b"event: x\ndata: y\n\n", b": a comment\r\n"])
+async def test_events_that_are_no_messages_are_counted_too(event: bytes) -> None:
+    problems = list[str]()
+    response = httpx2.Response(200, stream=Pieces(event * 4_000), headers={"content-type": "text/event-stream"})
+    with pytest.raises(httpx2.StreamError, match="at most 500 messages a second"):
+        await body_of(response, problems.append)
+    assert problems == ["at most 500 messages a second, got more"]
 
 
 async def test_a_compressed_body_is_refused_before_it_is_unpacked() -> None:
