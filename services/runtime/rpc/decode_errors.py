@@ -1,6 +1,7 @@
 """Why bytes are not a message: finds the field at fault, so that INVALID_ARGUMENT can name it.
 
-protobuf itself says only that parsing failed. Used after it has, so speed does not matter here.
+protobuf itself says only that parsing failed. A longer message may have 100,000 fields, which take the event loop 0.2 s
+to look through: its error names the message alone.
 Source: the wire format, https://protobuf.dev/programming-guides/encoding/
 """
 
@@ -15,10 +16,13 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 _LENGTH_DELIMITED = 2
 _DEPTH = 16  # no message of ours nests deeper
+_LONGEST = 32_768  # bytes: 20 ms at most
 
 
 def explain(descriptor: Any, raw: bytes) -> tuple[str, str]:
     """(field path, what it must be) for `raw`, which does not parse as the message type `descriptor`."""
+    if len(raw) > _LONGEST:
+        return descriptor.full_name, "a well-formed message with valid UTF-8"
     return _find(descriptor, raw, "", _DEPTH) or (descriptor.full_name, "a well-formed message")
 
 

@@ -63,6 +63,11 @@ def test_invalid_utf8_is_refused_with_the_path_of_the_field():
         parse(request("MARK").replace(b"MARK", b"\xff\xfe\xfd\xfc"))
 
 
+def test_a_long_message_is_not_looked_through_for_the_field() -> None:
+    with pytest.raises(InvalidInput, match=r"^hedgerow.gateway.v1.GenerateRequest: a well-formed message with valid"):
+        parse(request("x" * 32_768 + "MARK").replace(b"MARK", b"\xff\xfe\xfd\xfc"))
+
+
 @pytest.mark.parametrize("raw", [b"\xff", b"\x0a\x7f", request("cut")[:-2], b"\x00" * 8])
 def test_a_malformed_message_is_refused(raw: bytes):
     with pytest.raises(InvalidInput, match="a well-formed message"):
