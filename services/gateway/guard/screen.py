@@ -32,6 +32,7 @@ _SHORT = 256  # characters that are looked through again with each that comes
 _MORE = 8  # one part in so many of a long text that is held must be new before it is looked through again
 _MOST_NEW = 2_048  # characters that are new, at most, where rules go on where they were
 AT_ONCE = 256  # characters that are looked through before other work of the event loop has its turn: 0.2 ms
+EACH = 32  # characters that a text counts as, however short it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,22 +169,23 @@ class RefusedText(Exception):
 
 class ContentScanner:
     """Checks texts in steps, between which the event loop runs. `names` replace masked texts; `found` counts findings
-    by rule. Each step raises `Late` when the time is over."""
+    by rule. Each step but the first raises `Late` when the time is over."""
 
     def __init__(self, checks: Checks, names: Names, deadline: Deadline):
         self._checks, self._names, self._deadline = checks, names, deadline
+        self._in_step = 0  # characters that this step has looked through
         self.found = Counter[str]()
 
     def without_private(self, text: str) -> Generator[None, None, str]:
         """`text` with names in the place of secrets and personal data. Raises `RefusedText`."""
         screen, shown = Screen(self._checks.masks, names=self._names), list[str]()
         for at in range(0, len(text), AT_ONCE):
-            if len(text) > AT_ONCE:
-                self.in_time()
-            released = screen.feed(text[at : at + AT_ONCE])
+            piece = text[at : at + AT_ONCE]
+            if self._ends_step(piece):
+                yield
+            released = screen.feed(piece)
             self._note(released.findings)
             shown.append(released.text)
-            yield
         released = screen.close()
         self._note(released.findings)
         return "".join((*shown, released.text))
@@ -192,13 +194,13 @@ class ContentScanner:
         """The rule that detects an injection, empty without one, and the score of the classifier."""
         least = self._checks.settings.injection_score
         for piece in (piece for text in texts for piece in injection.pieces(text)):
-            self.in_time()
+            if self._ends_step(piece):
+                yield
             rule, score = injection.by_pattern(piece), 0.0
             if not rule and (score := injection.probability(piece)) >= least:
                 rule = injection.CLASSIFIER
             if rule:
                 return rule, score
-            yield
         return "", 0.0
 
     def _note(self, findings: Sequence[Finding]) -> None:
@@ -206,6 +208,15 @@ class ContentScanner:
             if finding.kind in self._checks.refuses:
                 raise RefusedText(finding.rule, f"a {finding.label} ({finding.rule})")
             self.found[finding.rule] += 1
+
+    def _ends_step(self, piece: str) -> bool:
+        """Whether the step has to end before this piece of a text."""
+        size = len(piece) + EACH
+        ends = self._in_step > 0 and self._in_step + size > AT_ONCE
+        self._in_step = size if ends else self._in_step + size
+        if ends:
+            self.in_time()
+        return ends
 
     def in_time(self) -> None:
         """Raise `Late` when the time is over."""

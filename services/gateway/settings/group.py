@@ -28,6 +28,8 @@ PROFILES: Mapping[Profile, Mapping[str, Any]] = {
         # An answer in one piece, or after hidden reasoning, begins when it is complete.
         "breaker": {"slow_ms": 120_000},
         "http": {"silence_ms": 120_000},
+        # A guard that has no time for a long conversation would refuse it.
+        "stage_caps_ms": {"guard": 30_000},
         "max_messages": limits.LONG_MESSAGES,
         "max_content_bytes": limits.LONG_CONTENT_BYTES,
     },

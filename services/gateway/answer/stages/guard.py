@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from typing import NoReturn
 
@@ -26,12 +27,13 @@ from services.gateway.answer.stream_filter import counted
 from services.gateway.answer.unchanged_fields import is_of_conversation, texts_of, unread_texts
 from services.gateway.errors import GuardLate, GuardRefused
 from services.gateway.guard.checks import NOTHING, Checks, guard_checks
-from services.gateway.guard.screen import ContentScanner, Late, RefusedText, describe_injection
+from services.gateway.guard.screen import EACH, ContentScanner, Late, RefusedText, describe_injection
 from services.gateway.labels import Act, Degraded
-from services.runtime.aside import give_way
+from services.runtime.aside import aside, give_way, size_in
 from services.runtime.deadline import Deadline
 
 _AT_ONCE = 8_192  # characters that are checked before anything else is done
+_Fields = Sequence[tuple[str, str]]  # texts of other fields of the original body, each with its field's place
 _BARE = re.compile(r"(?<=[:,\[\s])(\[[a-z ]+ \d+\])(?=\s*[,}\]])")  # a name that stands where JSON has a number
 _INSTRUCTING = (chat_pb2.ROLE_USER, chat_pb2.ROLE_TOOL)  # roles whose texts may be injections
 
@@ -54,9 +56,12 @@ class GuardStage(AnswerStage):
         context, ledger = self.context, self.context.ledger
         stage = ledger.begin(self.name)
         deadline = Deadline.after(stage.budget_s, ledger.clock)
-        looking = _Request(context, self._checks, stage, deadline)
-        texts = chain(_texts(context), unread_texts(context.question.request.original, context.privacy.looked_at_also))
-        long = sum(len(text) for _, text in texts) > _AT_ONCE
+        original = context.question.request.original
+        unread: Callable[[], _Fields] = partial(list, unread_texts(original, context.privacy.looked_at_also))
+        size = size_in(original.body) if original.untranslated else 0
+        fields = await aside(context.tenant.name, size, unread)
+        looking = _Request(context, self._checks, stage, deadline, fields)
+        long = _is_long(text for _, text in chain(_texts(context), fields))
         if self._checks.masks and not long and not self._look_at_once(looking, stage):
             return None
         if self._checks.masks and long:
@@ -107,8 +112,8 @@ class GuardStage(AnswerStage):
 class _Request:
     """The checks of one request, in steps. Each raises `GuardRefused` for a finding, or `Late`."""
 
-    def __init__(self, context: RequestContext, checks: Checks, stage: Running, deadline: Deadline):
-        self._context, self._checks, self._stage = context, checks, stage
+    def __init__(self, context: RequestContext, checks: Checks, stage: Running, deadline: Deadline, fields: _Fields):
+        self._context, self._checks, self._stage, self._fields = context, checks, stage, fields
         self._looking, self._masked_texts = ContentScanner(checks, context.privacy.names, deadline), dict[str, str]()
         self._masked_fields = dict[str, str]()  # outside of the conversation
 
@@ -118,7 +123,7 @@ class _Request:
             shown = yield from self._without_private(where, text)
             if shown != text:
                 self._masked_texts[text] = shown if where not in _OF_JSON else _as_json(text, shown)
-        for place, text in unread_texts(self._context.question.request.original, self._context.privacy.looked_at_also):
+        for place, text in self._fields:
             shown = yield from self._without_private(_FIELDS, text)
             if shown != text:
                 (self._masked_texts if is_of_conversation(place) else self._masked_fields)[text] = shown
@@ -137,7 +142,7 @@ class _Request:
         """Detect prompt injections, in the latest text first."""
         if self._checks.settings.injection == "off":
             return
-        rule, score = yield from self._looking.for_injections(reversed(list(_said(self._context))))
+        rule, score = yield from self._looking.for_injections(reversed(list(_said(self._context, self._fields))))
         if rule and self._checks.settings.injection == "note":
             self._record(Act.GUARD_NOTED, describe_injection(rule, score))
         elif rule:
@@ -183,19 +188,25 @@ def _texts(context: RequestContext) -> Iterator[tuple[str, str]]:
         yield _PARAMETERS, tool.parameters
 
 
-def _said(context: RequestContext) -> Iterator[str]:
+def _said(context: RequestContext, fields: _Fields) -> Iterator[str]:
     """The texts that may hold injections. Of other fields, of parts that are left for a provider and of the parameters
     of a tool, only texts of several words: documents for the model, for example."""
-    original, also = context.question.request.original, context.privacy.looked_at_also
+    also = context.privacy.looked_at_also
     for tool in _tools(context):
         yield from (text for text in _texts_in(tool.parameters) if " " in text)
         yield tool.description
-    yield from (text for place, text in unread_texts(original, also) if " " in text and _may_instruct(place))
+    yield from (text for place, text in fields if " " in text and _may_instruct(place))
     yield from context.inputs.asked.context
     roles = (*_INSTRUCTING, chat_pb2.ROLE_SYSTEM) if "system" in also else _INSTRUCTING
     yield from (message.content for message in context.inputs.asked.messages if message.role in roles)
     if "prefix" in also:
         yield context.question.request.prefix
+
+
+def _is_long(texts: Iterable[str]) -> bool:
+    """Whether it takes long to check them."""
+    left = _AT_ONCE
+    return any((left := left - len(text) - EACH) < 0 for text in texts)
 
 
 def _tools(context: RequestContext) -> Sequence[chat_pb2.Tool]:

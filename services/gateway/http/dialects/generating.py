@@ -265,9 +265,8 @@ class Generating:
             await reply.write(PING)
 
         silence_ms = self.settings.silence_ms if order.silence_ms is None else order.silence_ms
-        return ConnectionWatch(
-            exchange.receive, silence_ms / 1000, limits.heartbeat_ms / 1000, beat if order.stream else None
-        )
+        beats = beat if order.stream else None
+        return ConnectionWatch(exchange.receive, silence_ms / 1000, limits.heartbeat_ms / 1000, beats)
 
     def _refuse_empty(self, final: pb.Final, order: RequestOptions) -> None:
         """Raise for an answer that is none: no text of it is a model's, or the rest of it is lost."""

@@ -200,6 +200,28 @@ def test_a_guard_that_is_late_while_it_looks_at_once_does_what_its_setting_says(
         assert ("guard", "late") in made(final)
 
 
+async def test_many_short_messages_are_checked_in_steps_between_which_others_run():
+    in_turn, most = 0, 0
+
+    def counted(*given: object) -> object:
+        nonlocal in_turn
+        in_turn += 1
+        return find_private_data(*given)  # type: ignore[arg-type]
+
+    async def others() -> None:
+        nonlocal in_turn, most
+        while True:
+            most, in_turn = max(most, in_turn), 0
+            await asyncio.sleep(0)
+
+    scene, beside = guarded(personal="mask"), asyncio.create_task(others())
+    with patch.object(screen, "find", counted):
+        final = await scene.final(messages=said(*["Hi."] * 3_000, MINE))
+    beside.cancel()
+    assert ("guard", "masked_input") in made(final)
+    assert 0 < most <= screen.AT_ONCE // screen.EACH
+
+
 # ---- after ----
 
 

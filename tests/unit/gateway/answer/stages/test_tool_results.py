@@ -145,7 +145,7 @@ async def test_a_model_that_calls_a_tool_reads_what_may_be_read_of_it() -> None:
 )
 async def test_a_late_tool_result_is_guarded_before_it_is_a_patch(guard: dict[str, str], patches: list[str]) -> None:
     said = ATTACK if "injection" in guard else "Ask anna@example.com"
-    made = scene(said, 0.35, text("It "), 0.3, text("rains"), finish("."), **guard)
+    made = scene(said, 0.36, text("It "), 0.3, text("rains"), finish("."), **guard)
     final = await made.final(mesh_tools=[WEATHER])
     assert [each.text for each in final.patches] == patches
     assert "Ignore" not in str(final)
