@@ -21,16 +21,22 @@ from services.runtime.aside import aside, size_in
 from services.runtime.deadline import Deadline
 
 # By API: what a body with thoughts holds, and words that a refusal of them has together.
-_MARKS = {"messages": (b'"thinking"', b'"redacted_thinking"'), "responses": (b'"reasoning"',)}
+_MARKS = {
+    "messages": (b'"thinking"', b'"redacted_thinking"'),
+    "chat_completions": (b'"thinking_blocks"',),  # LiteLLM's
+    "responses": (b'"reasoning"',),
+}
+_OF_MESSAGES = (("signature", "thinking"), ("data", "redacted_thinking"))
 _REFUSALS = {
-    "messages": (("signature", "thinking"), ("data", "redacted_thinking")),
+    "messages": _OF_MESSAGES,
+    "chat_completions": _OF_MESSAGES,
     "responses": (("item with id 'rs_", "not found"), ("encrypted content", "could not be verified")),
 }
 _THOUGHTS = ("thinking", "redacted_thinking")
 
 
 def generate(generate: Generate, request: Request, deadline: Deadline) -> AsyncGenerator[Chunk, None]:
-    """The answer to a request in the words of the provider's API, without thoughts if the provider refuses those."""
+    """The answer to a request, without thoughts if the provider refuses those."""
     own = request.original
     if own and any(mark in own.body for mark in _MARKS.get(own.api, ())):
         return repeated(generate, request, deadline, partial(_without_thoughts, request, own))
@@ -75,10 +81,21 @@ def _turn(message: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**message, "content": [block for block in blocks if block.get("type") not in _THOUGHTS]}
 
 
+def _chat(body: dict[str, Any]) -> Mapping[str, Any]:
+    if "messages" not in body:
+        return body
+    turns = [{name: given for name, given in each.items() if name != "thinking_blocks"} for each in body["messages"]]
+    return {**body, "messages": turns}
+
+
 def _response(body: dict[str, Any]) -> Mapping[str, Any]:
     if not isinstance(items := body.get("input"), list):
         return body
     return {**body, "input": [each for each in items if each.get("type") != "reasoning"]}
 
 
-_WITHOUT: Mapping[str, Callable[[dict[str, Any]], Mapping[str, Any]]] = {"messages": _message, "responses": _response}
+_WITHOUT: Mapping[str, Callable[[dict[str, Any]], Mapping[str, Any]]] = {
+    "messages": _message,
+    "chat_completions": _chat,
+    "responses": _response,
+}

@@ -34,7 +34,7 @@ async def asked(provider: SimulatedProvider, api: str, **body: Any) -> list[dict
     """The bodies that a provider gets of a request in its own words."""
     own = Original(api, json.dumps({"model": "m", **body}, separators=(",", ":")).encode())
     request = Request((Message("user", "?"),), original=own)
-    if api == "messages":
+    if api != "responses":
         settings = AnthropicSettings(base_url="http://provider.test/v1", model="big")  # type: ignore[arg-type]  # a text
         engine: Any = AnthropicEngine(LlmSettings(engine="anthropic", anthropic=settings), provider)
     else:
@@ -59,6 +59,14 @@ async def test_a_request_is_repeated_without_the_thoughts_of_another_model() -> 
     first, second = await asked(claude(), "messages", messages=turns, **rest)
     assert first["messages"] == turns
     assert second == {**first, "messages": [turns[0], {"role": "assistant", "content": [said]}, turns[3]]}
+
+
+async def test_so_is_a_chat_completion_with_the_thoughts_of_litellm() -> None:
+    answered = {"role": "assistant", "content": "Hello.", "thinking_blocks": [THOUGHT]}
+    turns = [{"role": "user", "content": "?"}, answered, {"role": "user", "content": "And?"}]
+    first, second = await asked(claude(), "chat_completions", messages=turns)
+    said = {"type": "text", "text": "Hello."}
+    assert [each["messages"][1]["content"] for each in (first, second)] == [[THOUGHT, said], [said]]
 
 
 @pytest.mark.parametrize(("edits", "kept"), [([CLEARS], None), ([CLEARS, CUTS], {"edits": [CUTS]})])
