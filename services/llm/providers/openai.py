@@ -6,6 +6,7 @@ import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from urllib.parse import quote, urljoin, urlsplit
 
@@ -19,7 +20,7 @@ from services.llm.dialects.openai_request import DIALECTS, GO_ON, to_body, to_me
 from services.llm.dialects.responses_answer import ResponsesAnswer
 from services.llm.engine import Chunk, Feature, Message, Original, Progress, Request, Tool
 from services.llm.errors import RequestRefused
-from services.llm.providers import foreign_thoughts, methods
+from services.llm.providers import call_ids, foreign_thoughts, methods
 from services.llm.providers.config import OpenAIApi
 from services.llm.providers.engine import LIMITS, ProviderEngine, with_extra
 from services.llm.providers.errors import to_error
@@ -63,9 +64,9 @@ class OpenAIEngine(ProviderEngine):
     def generate(self, request: Request, deadline: Deadline) -> AsyncGenerator[Chunk, None]:
         if request.method:
             return self._method(request, deadline)
-        if self._takes_usage is None and not self._responds(request):
-            return self._first(super().generate, request, deadline)
-        return foreign_thoughts.generate(super().generate, request, deadline)
+        generate: Generate = partial(foreign_thoughts.generate, partial(call_ids.generate, super().generate))
+        first = self._takes_usage is None and not self._responds(request)
+        return self._first(generate, request, deadline) if first else generate(request, deadline)
 
     async def _first(self, generate: Generate, request: Request, deadline: Deadline) -> AsyncGenerator[Chunk, None]:
         """The answer to a chat completion before one has come. Mistral's API refuses to be asked for the usage, which
