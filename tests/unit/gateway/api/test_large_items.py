@@ -30,7 +30,10 @@ async def test_large_items_of_a_batch_leave_the_event_loop(monkeypatch: pytest.M
     monkeypatch.setattr(preparation, "aside", aside)
     conversations = [[_SHORT], [_SHORT] * 1_100, [_IN_PARTS] * 10]
     batch = pb.GenerateBatchRequest(requests=[pb.GenerateRequest(model="m", messages=each) for each in conversations])
+    schema = '{"title":"%s"}' % ("t" * 30_000)
+    tools = [chat_pb2.Tool(name=name, parameters=schema) for name in ("f", "g", "h")]
+    batch.requests.add(model="m", messages=[_SHORT], tools=tools)
     with gateway(ScriptedLlm(finish("Yes."))) as served:
         results = [result async for result in served.GenerateBatch(batch, CALL)]
-    assert large == [False, True, True]
-    assert len(results) == len(conversations)
+    assert large == [False, True, True, True]
+    assert len(results) == len(batch.requests)
