@@ -49,6 +49,9 @@ def opened(path: Path) -> Iterator[Playback]:
         raw = open(path, "rb")  # noqa: SIM115  # errors of the block are not the file's
     except OSError as error:
         raise _refused(f"a file that can be read, got {path} ({error.strerror})") from None
+    if not raw.seekable():
+        raw.close()
+        raise _refused(f"a file to play, got {path}, a pipe")
     try:
         with raw, _Forward(raw) as file:
             if file.samplerate not in _RATES:

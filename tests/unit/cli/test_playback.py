@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import numpy as np
@@ -56,6 +57,19 @@ async def test_blocks_join_to_what_the_file_holds(
     expected = np.frombuffer(as_pcm(whole), "<i2").astype(int)
     assert np.abs(np.frombuffer(joined, "<i2") - expected).max() <= 1
     assert capfd.readouterr().err == ""
+
+
+def test_a_pipe_is_refused() -> None:
+    reading, writing = os.pipe()
+    try:
+        with (
+            pytest.raises(InvalidArgument, match="audio: a file to play, got /dev/fd/"),
+            opened(Path(f"/dev/fd/{reading}")),
+        ):
+            pass
+    finally:
+        os.close(reading)
+        os.close(writing)
 
 
 def test_a_failure_of_what_plays_a_recording_is_none_of_its_file(tmp_path: Path) -> None:
