@@ -33,6 +33,7 @@ _NAMES = ("tls.crt", "tls.key", "ca.crt")
 _POLL_S = 0.5
 SOON_S, _REMIND_S = 7 * 86_400, 3_600  # before it expires
 _LONG_MESSAGES = (("grpc.max_send_message_length", MODEL_MESSAGE_BYTES),)
+_NO_PROXY = (("grpc.enable_http_proxy", 0),)  # between our services: `http_proxy` and the like are for providers
 # For a service of another team, such as a tool: by default a gRPC server treats more than one ping in five minutes as
 # abuse, and closes the connection with its calls.
 _NO_PINGS = (("grpc.keepalive_time_ms", 2**31 - 1),)
@@ -84,7 +85,7 @@ def _options(service: str) -> tuple[tuple[str, int], ...]:
     """Channel options for `service`, besides those of all channels."""
     if service not in SERVICES:
         return _NO_PINGS
-    return _LONG_MESSAGES if service == "llm" else ()
+    return (*_NO_PROXY, *_LONG_MESSAGES) if service == "llm" else _NO_PROXY
 
 
 @asynccontextmanager

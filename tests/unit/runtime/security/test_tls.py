@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import grpc
 import pytest
 from prometheus_client import REGISTRY
 
@@ -132,6 +134,18 @@ def test_a_key_with_a_password_is_refused_instead_of_asked_for(certificates: Cer
 async def test_without_a_folder_it_is_plain_text() -> None:
     async with dialled(None) as dial:
         assert dial is plain
+
+
+async def test_no_proxy_of_the_environment_gets_calls_between_services(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.getsockname()[1]}")
+        for service in ("cache", "llm"):
+            async with plain("service.invalid:1", service) as channel:
+                with pytest.raises(grpc.aio.AioRpcError):
+                    await channel.unary_unary("/a/b")(b"", timeout=5)
+        proxy.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            proxy.accept()
 
 
 async def test_a_certificate_that_expires_soon_is_a_warning(
