@@ -11,12 +11,11 @@ import asyncio
 import hashlib
 import math
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import groupby
-from operator import itemgetter
+from itertools import accumulate, groupby
 from typing import Protocol
 
 from opentelemetry.trace import Span
@@ -43,6 +42,7 @@ Admit = Callable[[Claim], Awaitable[Reservation]]
 _Item = tuple[int | None, pb.Event]  # which of several answers it is of
 _Key = tuple[str, str]  # a tenant's name, and its own key
 _LONGEST_KEY = 128
+_PORTION_BYTES = 262_144  # of events in one message, beside the last: all of a kept answer may be more than gRPC takes
 _MAY_DIFFER = ("idempotency_key", "events_seen", "attempt", "budget_ms", "first_token_budget_ms", "heartbeat_ms")
 
 
@@ -101,8 +101,8 @@ class IdempotencyStore:
             reservation = await admit(claim) if claim else None
             try:
                 while items := await reader.take():
-                    for choice, its in groupby(items, key=itemgetter(0)):
-                        await send(pb.GenerateResponse(events=[event for _, event in its]), choice)
+                    for choice, events in _portions(items):
+                        await send(pb.GenerateResponse(events=events), choice)
             finally:
                 if reservation:
                     reservation.settle(0)
@@ -200,6 +200,13 @@ class IdempotencyStore:
             self._sizes[kept.key[0]] -= kept.size
             self._sizes += Counter()  # drops tenants at 0
             self._drop_unread(kept)
+
+
+def _portions(items: Sequence[_Item]) -> Iterator[tuple[int | None, list[pb.Event]]]:
+    """Events that may go in one message: of one answer, and few bytes."""
+    sizes = accumulate(event.ByteSize() for _, event in items)
+    portions = groupby(zip(items, sizes, strict=True), key=lambda each: (each[0][0], each[1] // _PORTION_BYTES))
+    return ((choice, [event for (_, event), _ in portion]) for (choice, _), portion in portions)
 
 
 def _digest(request: pb.GenerateRequest, choices: int) -> bytes:

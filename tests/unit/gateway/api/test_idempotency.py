@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from opentelemetry.trace import Span
 
+from hedgerow.channel import MAX_MESSAGE_BYTES
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.quota import REQUEST, Allowance, Claim, QuotaExceeded, Quotas, Reservation
@@ -82,6 +83,15 @@ async def test_two_requests_with_one_key_at_a_time_get_one_answer():
     assert scene.begun == 1
     assert await scene.ask() == ["a", "b"]
     assert scene.begun == 1
+
+
+async def test_a_long_answer_that_is_kept_comes_in_messages_that_grpc_takes():
+    scene = Scene(*["x" * 200_000] * 30)
+    first, request = await scene.ask(), pb.GenerateRequest(idempotency_key="k")
+    again = sent_by(partial(scene.answers.follow, request, "a", scene._begin, scene._admit, 60))
+    messages = [message async for message in again]
+    assert [event.delta.text for message in messages for event in message.events] == first
+    assert max(message.ByteSize() for message in messages) < MAX_MESSAGE_BYTES
 
 
 async def test_each_client_of_an_answer_counts_for_its_tenants_concurrency():
