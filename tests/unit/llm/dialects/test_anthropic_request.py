@@ -35,10 +35,11 @@ THINKING = {"type": "enabled", "budget_tokens": 1_024}
 async def test_a_conversation_that_a_policy_has_changed_is_not_thought_about_in_the_middle_of_a_turn() -> None:
     call = Message("assistant", tool_calls=(ToolCall("c", "clock", "{}"),))
     turn = (*HELLO, call, Message("tool", "noon", tool_call_id="c"))
-    own = words(thinking=THINKING, top_k=7)
+    clears = {"edits": [{"type": "clear_thinking_20251015"}]}
+    own = words(thinking=THINKING, top_k=7, context_management=clears)
     assert (await body(Request(HELLO, tools=(CLOCK,), original=own)))["thinking"] == THINKING
     sent = await body(Request(turn, tools=(CLOCK,), original=own))
-    assert "thinking" not in sent
+    assert not {"thinking", "context_management"} & sent.keys()
     assert sent["top_k"] == 7
     said = [{"role": "user", "content": "Hello."}]
     unchanged = await body(Request(turn, original=words(thinking=THINKING, messages=said)))
