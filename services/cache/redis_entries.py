@@ -21,6 +21,7 @@ from services.cache.redis_scripts import (
     PUT,
     SEQUENCE,
     TENANTS,
+    THIN,
     TIGHTEN,
     USE,
     USED,
@@ -39,6 +40,7 @@ Stored = tuple[Entry, "Vector | None"]
 _MAX_CHANGES = 10_000  # in the stream; a replica that is further behind loads a snapshot
 _MAX_TOMBSTONES = 100_000
 _PRUNED = 10  # tenants at a time
+_THINNED = 1_000  # entries at a time
 _USED = 3 * 500  # keys, times and counts sent to Redis at a time
 _SHARE = 0.8  # of Redis' memory for the entries: the rest is for the stream, tombstones, and what else is there
 _OVERHEAD_BYTES = 2_048  # of an entry in Redis: its hash, and what finds it
@@ -136,6 +138,13 @@ class RedisEntries:
             RefusedChange(str(reply)) if is_refused(reply) else Written(int(reply[0]), int(reply[1]))
             for reply in replies
         ]
+
+    async def thin(self, client: Redis, tenant: str) -> int | None:
+        """Evict some entries of a tenant with too many for one removal, and return how many; None: they are not."""
+        pipeline: Any = client.pipeline(transaction=False)
+        pipeline.eval(THIN, 0, tenant, _THINNED)
+        (reply,) = await pipeline.execute(raise_on_error=False)
+        return None if is_refused(reply) or reply < 0 else int(reply)
 
     async def touch(self, client: Redis, used: Iterable[Used]) -> None:
         """Write down how often and when entries were used, for Redis' own eviction too, which saw none of it; and take

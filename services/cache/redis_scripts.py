@@ -202,6 +202,20 @@ return {{sequence, entries}}
 """
 )
 
+# ARGV: tenant, most entries. Evicts so many of a tenant with more, as `make_room` does. All else waits for a script: so
+# a tenant is removed in such steps, and in `DELETE_TENANT` at last. Returns how many went; -1 where it has no more.
+THIN = (
+    _COMMON
+    + f"""
+local tenant, index, entries = ARGV[1], '{TENANT}' .. ARGV[1], 0
+if redis.call('ZCARD', index) <= tonumber(ARGV[2]) then return -1 end
+local keys = redis.call('ZRANGE', index, 0, ARGV[2] - 1)
+for _, key in ipairs(keys) do entries = entries + redis.call('UNLINK', '{ENTRY}' .. key) end
+lose(tenant, keys)
+return entries
+"""
+)
+
 # ARGV: most changes, tenant, most tombstones. Returns as DELETE does.
 DELETE_TENANT = (
     _COMMON

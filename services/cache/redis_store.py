@@ -84,8 +84,12 @@ class RedisStore:
         return True
 
     async def remove(self, removal: Removal) -> int:
+        entries = 0
         try:
-            return (await self._change(removal)).entries
+            if not removal.key:
+                while (gone := await self._state.ask(partial(self._redis.thin, tenant=removal.tenant))) is not None:
+                    entries += gone
+            return entries + (await self._change(removal)).entries
         except SharedStateLost:
             raise NotRemoved from None
 

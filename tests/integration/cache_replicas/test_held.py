@@ -18,6 +18,7 @@ from tests.integration.cache_replicas.replicas import (
     REWORDED,
     THEIRS,
     Replica,
+    agreed,
     another,
     entry,
     kept,
@@ -118,6 +119,21 @@ async def test_removed_entries_do_not_count_in_redis(redis: RedisProcess) -> Non
             await one.remove_tenant("acme")
             assert int(await client.get(BYTES)) == 0
             assert not await client.exists(HELD, SIZES + "acme", SIZES + "globex", USED + "acme", USED + "globex")
+
+
+async def test_a_tenant_with_many_entries_is_removed_in_steps(
+    redis: RedisProcess, pair: tuple[Replica, Replica], client: Any
+) -> None:
+    one, _ = pair
+    with patch.object(redis_entries, "_THINNED", 2):
+        await one.keep(THEIRS, b"Paris")
+        for number in range(7):
+            await one.keep(identity(f"what is {number}"), b"x")
+        assert await one.remove_tenant("acme") == 7
+    (*_, news) = await redis_entries.changes_after(client, 1, 100, None)
+    assert (news.op, news.entries) == ("delete_tenant", 1), "Redis answers others between"
+    assert await agreed(redis, *pair) == {THEIRS.key: b"Paris"}
+    assert await client.zrange(HELD, 0, -1, withscores=True) == [(b"globex", float(await client.get(BYTES)))]
 
 
 async def test_a_wrong_hit_that_redis_has_evicted_is_none_of_any_replica(
