@@ -133,7 +133,10 @@ def _listed(item: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _parts(content: Any) -> list[Any]:
-    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content or ())
+    """The parts of a content. A lenient provider may have taken others than texts and objects."""
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
 
 
 def _part(part: Mapping[str, Any], role: Any) -> dict[str, Any]:

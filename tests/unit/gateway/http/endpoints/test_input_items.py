@@ -46,6 +46,11 @@ def test_items_have_the_form_of_openais_types() -> None:
     assert found["data"][4:7] == [THOUGHT, message("Tokyo."), CALL]
 
 
+@pytest.mark.parametrize("content", [["x", 5], 5, {"text": "x"}])
+def test_a_content_that_is_none_of_openais_api_has_no_parts(content: Any) -> None:
+    assert page([{"role": "assistant", "content": content}], "resp_7", {})["data"][0]["content"] == []
+
+
 def test_pages_follow_each_other_from_the_last_item_on() -> None:
     seen: list[str] = []
     found = listed(limit="3")
