@@ -16,6 +16,7 @@ from services.gateway.http.dialects.chat_request import MODES, ROLES, put_tool, 
 from services.gateway.http.dialects.parts import read_part, settle_blank
 from services.gateway.http.fields import Fields
 from services.gateway.http.request_options import TRUNCATIONS, RequestOptions, take_model, take_options
+from services.gateway.http.sse import compact
 from services.runtime.errors import InvalidInput
 from services.runtime.limits import LONG_MESSAGES
 
@@ -58,12 +59,14 @@ _ECHOED: Mapping[str, Any] = {
     "service_tier": "default",
     "temperature": 1.0,
     "text": {"format": {"type": "text"}},
+    "tools": [],
     "tool_choice": "auto",
     "top_logprobs": 0,
     "top_p": 1.0,
     "truncation": "disabled",
     "user": None,
 }
+_MOST_ECHOED = 262_144  # bytes of JSON besides texts: the event loop writes them several times
 _OPENAIS = ("text", "json_object", "json_schema")  # of formats
 _TOOL: Mapping[str, Any] = {"description": None, "parameters": None, "strict": False}
 _LOGPROBS = "message.output_text.logprobs"
@@ -266,7 +269,12 @@ def _take_choice(request: pb.GenerateRequest, body: Fields) -> None:
 
 
 def _echo(body: Fields) -> dict[str, Any]:
-    fields = {name: default if body.seen(name) is None else body.seen(name) for name, default in _ECHOED.items()}
+    """The fields that the answer repeats; the defaults of objects and arrays that are too large together."""
+    fields, left = dict[str, Any](), _MOST_ECHOED
+    for name, default in _ECHOED.items():
+        given = default if body.seen(name) is None else body.seen(name)
+        size = len(compact(given)) if isinstance(given, dict | list) else 0
+        fields[name], left = (given, left - size) if size <= left else (default, left)
     if (text := body.object("text")) and (given := text.object("format")) and given.text("type") not in _OPENAIS:
         fields["text"] = {**fields["text"], **_ECHOED["text"]}  # its strict clients refuse a type that they do not know
-    return {**fields, "tools": [{**_TOOL, **tool} for tool in body.array("tools")], "store": False}
+    return {**fields, "tools": [{**_TOOL, **tool} for tool in fields["tools"]], "store": False}

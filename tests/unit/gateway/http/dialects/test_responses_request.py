@@ -60,6 +60,13 @@ def test_policies_read_the_texts_of_what_is_left_to_a_provider() -> None:
     ]
 
 
+def test_an_answer_repeats_no_large_objects() -> None:
+    order, _ = read(metadata={"a": [0.5] * 70_000}, instructions="x" * 300_000, reasoning={"effort": "low"})
+    assert order.echo["metadata"] == {}
+    assert len(order.echo["instructions"]) == 300_000
+    assert order.echo["reasoning"] == {"effort": "low"}
+
+
 def test_results_belong_to_calls_that_are_there() -> None:
     call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
     result = {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_text", "text": "1"}]}
