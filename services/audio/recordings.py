@@ -126,10 +126,15 @@ async def in_time(work: Awaitable[T], deadline: Deadline, what: str = "the call'
         raise TooLate(f"{what} passed before the recording was transcribed") from None
 
 
-async def not_idle(requests: AsyncIterator[T], idle_timeout_s: float) -> T | None:
-    """The client's next message; None when it is done. Raises Idle."""
+async def not_idle(
+    requests: AsyncIterator[T], idle_timeout_s: float, counts: Callable[[T], object] = lambda _: True
+) -> T | None:
+    """The client's next message that `counts`; None when it is done. Raises Idle."""
     try:
         async with asyncio.timeout(idle_timeout_s):
-            return await anext(requests, None)
+            async for request in requests:
+                if counts(request):
+                    return request
+            return None
     except TimeoutError:
         raise Idle(f"a message at least every {idle_timeout_s:g} s, got none", limit=f"{idle_timeout_s:g} s") from None

@@ -182,7 +182,7 @@ class AudioServicer:
     async def _upload(self, first: bytes, requests: AsyncIterator[audio_pb2.TranscribeRequest]) -> bytes:
         async def read() -> AsyncGenerator[bytes, None]:
             yield first
-            while (request := await not_idle(requests, self._idle_timeout_s)) is not None:
+            while (request := await not_idle(requests, self._idle_timeout_s, _says_something)) is not None:
                 if request.HasField("options"):
                     raise InvalidInput("options", "only in the first message", "in a later one")
                 yield request.data
@@ -237,6 +237,11 @@ class AudioServicer:
             return found.words if paused or language.settled else ()
 
         return transcribe
+
+
+def _says_something(request: audio_pb2.TranscribeRequest) -> bool:
+    """An empty message is no sign of life."""
+    return bool(request.data) or request.HasField("options")
 
 
 def _tenant(call: Call) -> str:

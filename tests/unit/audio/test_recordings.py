@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -96,8 +97,17 @@ async def test_a_recording_stops_when_its_caller_cancels(service: START):
 
 async def test_a_client_that_stops_sending_its_file_is_let_go(service: START):
     running = await service(idle_timeout_ms=100)
-    with pytest.raises(Idle):
-        await asyncio.wait_for(anext(running.servicer.Transcribe(sent(file(b"RIFF"), asyncio.Event()), call())), 5)
+
+    async def beats() -> AsyncIterator[audio_pb2.TranscribeRequest]:
+        for request in file(b"RIFF"):
+            yield request
+        while True:
+            await asyncio.sleep(0.01)
+            yield audio_pb2.TranscribeRequest()
+
+    for requests in (sent(file(b"RIFF"), asyncio.Event()), beats()):
+        with pytest.raises(Idle):
+            await asyncio.wait_for(anext(running.servicer.Transcribe(requests, call())), 5)
 
 
 async def test_a_translation_is_english_and_says_what_was_spoken(service: START):
