@@ -117,7 +117,9 @@ def _as_data(step: Any) -> dict[str, Any]:
 
 def _line(step: dict[str, Any]) -> str:
     """For people: what, where, how long, and the times to the first text."""
+    from hedgerow_cli.screen import harmless
+
     times = [step[name] for name in ("before_ms", "after_ms") if step[name] is not None]
     first = "  first text " + " → ".join(f"{time:.1f} ms" for time in times) if times else ""
-    end = f"  {step['problem']}" if step["problem"] else first
+    end = f"  {harmless(step['problem'])}" if step["problem"] else first
     return f"{step['kind']:<10}  {step['replica']:<20}  {step['prompt']:<24}  {step['took_ms']:8.1f} ms{end}"

@@ -17,6 +17,9 @@ from hedgerow_cli.failures import notify
 from hedgerow_cli.signals import cancelled_by_signals
 from hedgerow_cli.status import show
 from hedgerow_cli.tools import _table
+from hedgerow_cli.warm import _line
+
+UNKNOWN = {"before_ms": None, "after_ms": None}
 
 
 def test_a_locale_without_a_character_ends_no_command_and_bytes_that_are_no_text_reach_the_request(
@@ -35,9 +38,13 @@ def test_texts_of_others_are_no_markup_and_no_control_codes(capsys: pytest.Captu
     Console(width=80, markup=False).print(_table((failed,), (ToolSource("files", "mcp", "[/] is away"),)))
     show([{"name": "gateway", "address": "[fd00::1]:50050", "health": "UNREACHABLE"}])
     notify("the provider says \x1b[2J")
+    print(
+        _line({"kind": "engine", "replica": "m#1", "prompt": "", "took_ms": 1.0, "problem": "says \x1b[3J", **UNKNOWN})
+    )
     out, err = capsys.readouterr()
     assert "no file [/etc/x][2J" in out
     assert "[/] is away" in out
+    assert out.endswith("  says [3J\n")
     assert out.count("[fd00::1]:50050") == 2
     assert err == "hedgerow: the provider says [2J\n"
 
