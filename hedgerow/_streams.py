@@ -54,7 +54,7 @@ class EventStream(Generic[E]):
             self._incoming.failed(error)
         except BaseException:
             reraise(self._call)
-        if self._call.cancelled():  # with a task that waited for an earlier event
+        if self._call.cancelled():  # when the wait for an earlier event was interrupted
             raise Cancelled("the call was cancelled")
         self._incoming.ended()
 
