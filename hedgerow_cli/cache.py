@@ -152,7 +152,7 @@ def warm(
     from hedgerow_cli.failures import fail, reported
 
     try:
-        questions = [line.strip() for line in file.read_text().splitlines() if line.strip()]
+        questions = [line.strip() for line in file.read_text("utf-8").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         fail(f"{file} cannot be read: {error}", "NO_QUESTIONS", as_json)
     with reported(as_json):

@@ -90,7 +90,7 @@ def init(
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--model") from None
     try:
-        file.write_text(write(answers))
+        file.write_text(write(answers), "utf-8")
     except OSError as error:
         raise typer.BadParameter(f"{file} cannot be written: {error.strerror}", param_hint="FILE") from None
     if as_json:

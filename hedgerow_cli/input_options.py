@@ -91,7 +91,7 @@ def json_text(given: str, option: str) -> str:
     from hedgerow._shapes import loads
 
     try:
-        text = given if given.lstrip().startswith("{") else Path(given).read_text()
+        text = given if given.lstrip().startswith("{") else Path(given).read_text("utf-8")
         if not isinstance(loads(text), dict):
             raise ValueError("it is no object")
     except (OSError, ValueError) as error:

@@ -52,6 +52,6 @@ def render(
         print(text, end="")
         return
     try:
-        output.write_text(text)
+        output.write_text(text, "utf-8")
     except OSError as error:
         fail(f"{output} cannot be written: {error.strerror}")

@@ -168,7 +168,7 @@ def is_local_host(host: str) -> bool:
 
 def read_yaml(path: str) -> Any:
     """The file's content; errors name the file."""
-    with Path(path).open() as file:
+    with Path(path).open(encoding="utf-8") as file:
         try:
             return yaml_file.parse(file)
         except ValueError as error:

@@ -7,17 +7,22 @@ import io
 import os
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
 from hedgerow import ListedTool, ToolSource
 from hedgerow_cli import main
+from hedgerow_cli.app import app
 from hedgerow_cli.failures import notify
+from hedgerow_cli.input_options import json_text
 from hedgerow_cli.signals import cancelled_by_signals
 from hedgerow_cli.status import show
 from hedgerow_cli.tools import _table
 from hedgerow_cli.warm import _line
+from services.runtime.process.config import read_yaml
 
 UNKNOWN = {"before_ms": None, "after_ms": None}
 
@@ -31,6 +36,23 @@ def test_a_locale_without_a_character_ends_no_command_and_bytes_that_are_no_text
     monkeypatch.setattr("hedgerow_cli.app.app", lambda **_: print("\u25b2", ascii(sys.stdin.read()), flush=True))
     main()
     assert out.buffer.getvalue() == b"\\u25b2 'caf\\udce9'\n"
+
+
+def test_files_are_utf_8_in_every_locale(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked = list[str]()
+
+    async def ask(questions: list[str], *_: object) -> list[None]:
+        asked.extend(questions)
+        return []
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(io, "text_encoding", lambda given, *_: given or "latin-1")
+    monkeypatch.setattr("hedgerow_cli.cache._ask_questions", ask)
+    Path("a").write_bytes('{"é": 1}'.encode())
+    CliRunner().invoke(app, ["cache", "warm", "a"])
+    CliRunner().invoke(app, ["init", "--yes", "--model", "./é", "mesh.yaml"])
+    assert (json_text("a", "--tool"), asked, read_yaml("a")) == ('{"é": 1}', ['{"é": 1}'], {"é": 1})
+    assert "é".encode() in Path("mesh.yaml").read_bytes()
 
 
 def test_texts_of_others_are_no_markup_and_no_control_codes(capsys: pytest.CaptureFixture[str]) -> None:
