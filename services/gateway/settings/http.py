@@ -59,7 +59,10 @@ class HttpSettings(Group):
         30_000, ge=1, le=600_000, description="The longest that a request's body may take, from its headers on."
     )
     write_ms: Fixed[int] = Field(
-        20_000, ge=1, le=600_000, description="The longest a client may read nothing while there is something to read."
+        20_000,
+        ge=1,
+        le=600_000,
+        description="The longest a client may take to read what waits for it, or 1 MiB of that.",
     )
     keep_alive_ms: Fixed[int] = Field(
         620_000,

@@ -39,7 +39,7 @@ class ConnectionsState(ServerState):
 
 
 class Connection(HttpToolsProtocol):
-    """Closed where headers take too long or are too large, where a client reads nothing for too long, and where its
+    """Closed where headers take too long or are too large, where a client reads too little for too long, and where its
     slot is needed."""
 
     def __init__(self, limits: HttpSettings, config: Config, state: ConnectionsState):
