@@ -59,7 +59,7 @@ def benches(folder: Path) -> dict[str, str]:
     """Name and first line of each module or package that has an asynchronous `run`."""
     found = {}
     for path in sorted((*folder.glob("*.py"), *folder.glob("*/__init__.py"))):
-        module = ast.parse(path.read_text())
+        module = ast.parse(path.read_text("utf-8"))
         if any(isinstance(node, ast.AsyncFunctionDef) and node.name == "run" for node in module.body):
             name = path.parent.name if path.name == "__init__.py" else path.stem
             found[name] = (ast.get_docstring(module) or "").partition("\n")[0]

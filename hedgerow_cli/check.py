@@ -45,7 +45,7 @@ def check(
         with needs("launcher", as_json):
             from launcher.meshfile.json_schema import SHIPPED
 
-        print(SHIPPED.read_text(), end="")
+        print(SHIPPED.read_text("utf-8"), end="")
         return
     with mesh_file.checked(as_json):
         from launcher.mesh import MeshError

@@ -136,7 +136,7 @@ def _control_environment(folder: Path) -> Mapping[str, str]:
     from launcher.replicas import TOPOLOGY_FILE, ReplicatedMesh, ports_from
 
     planned = ReplicatedMesh(ports_from(DEFAULT_BASE_PORT, replicas=2), folder, public_models())
-    (folder / TOPOLOGY_FILE).write_text(planned.topology())
+    (folder / TOPOLOGY_FILE).write_text(planned.topology(), "utf-8")
     return planned.control().environment
 
 

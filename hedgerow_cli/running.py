@@ -33,7 +33,7 @@ def services(folder: Path) -> list[dict[str, Any]]:
     """The services of the mesh of this folder; the last one takes the calls. Empty where no mesh runs, although a mesh
     that was killed leaves its listing behind, and where the listing is not whole."""
     with suppress(OSError, ValueError, KeyError, TypeError):
-        found: list[dict[str, Any]] = json.loads((folder / RUNNING_FILE).read_text())["services"]
+        found: list[dict[str, Any]] = json.loads((folder / RUNNING_FILE).read_text("utf-8"))["services"]
         if all(isinstance(each[name], str) for each in found for name in _SAID) and is_held(folder):
             return found
     return []
@@ -42,7 +42,7 @@ def services(folder: Path) -> list[dict[str, Any]]:
 def launcher_of(folder: Path) -> int | None:
     """The process id of the `hedgerow up` whose mesh has this folder, if one has."""
     try:
-        pid = json.loads((folder / RUNNING_FILE).read_text())["pid"]
+        pid = json.loads((folder / RUNNING_FILE).read_text("utf-8"))["pid"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return pid if isinstance(pid, int) and pid > 0 and is_held(folder) else None

@@ -120,7 +120,7 @@ def of_given(given: Given, models: Mapping[str, Any], state_dir: Path, *, share:
 
     def write_files() -> None:
         made.write_files(state_dir)
-        with open(kept, "w", opener=open_private) as file:
+        with open(kept, "w", encoding="utf-8", opener=open_private) as file:
             file.write(text)
 
     warnings = up_steps.url_warnings(made.file)

@@ -153,7 +153,7 @@ def _ask(request: Request, timeout_s: float) -> str:
 
 def _write(path: Path, content: dict[str, Any]) -> Path:
     text = yaml.dump(content, Dumper=_Repeating, sort_keys=False, width=120)
-    path.write_text(f"# Written by launcher/envoy.py.\n{text}")
+    path.write_text(f"# Written by launcher/envoy.py.\n{text}", encoding="utf-8")
     return path
 
 

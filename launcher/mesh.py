@@ -209,7 +209,7 @@ class Mesh:
             for spec in service.spec.services
         ]
         unfinished = self._state_dir / f"{RUNNING_FILE}.new"
-        with open(unfinished, "w", opener=open_private) as file:
+        with open(unfinished, "w", encoding="utf-8", opener=open_private) as file:
             file.write(json.dumps({"pid": os.getpid(), "services": services}, indent=2) + "\n")
         unfinished.replace(self._state_dir / RUNNING_FILE)
 

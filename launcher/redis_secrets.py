@@ -52,7 +52,7 @@ def _kept(file: Path, new: str) -> str:
     """The content of the file; where there is none, `new`, which is written to it."""
     if not file.exists():
         _write(file, new + "\n")
-    return file.read_text().strip()
+    return file.read_text("utf-8").strip()
 
 
 def _write(file: Path, text: str, mode: int = 0o600) -> None:

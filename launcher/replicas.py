@@ -161,9 +161,9 @@ class ReplicatedMesh:
 
     def _write_topology(self) -> None:
         file, text = self.state_dir / TOPOLOGY_FILE, self.topology()
-        if file.exists() and file.read_text() != text:
+        if file.exists() and file.read_text("utf-8") != text:
             file.replace(file.with_name(f"{file.name}.old"))
-        file.write_text(text)
+        file.write_text(text, "utf-8")
 
     def _asked_as_operator(self, identity: str) -> Tls | None:
         return Tls.from_folder(self._certificates / "operator", identity) if self.tls else None

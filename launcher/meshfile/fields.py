@@ -105,7 +105,7 @@ def _holds_a_key_where_needed(path: Path, info: ValidationInfo) -> Path:
 def read_key(path: Path) -> str:
     """The key in a file. Raises ValueError, whose message does not contain it."""
     try:
-        with path.open() as file:
+        with path.open(encoding="utf-8") as file:
             key = file.read(_LONGEST_KEY_BYTES).strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"a file that can be read is needed ({type(error).__name__})") from None

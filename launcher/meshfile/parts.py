@@ -287,7 +287,7 @@ def _context_of(folder: Path | None) -> int | None:
     if folder is None:
         return None
     try:
-        said = json.loads((folder / "config.json").read_text()).get("max_position_embeddings")
+        said = json.loads((folder / "config.json").read_text("utf-8")).get("max_position_embeddings")
     except (OSError, ValueError, AttributeError):
         return None
     return said if isinstance(said, int) and said > 0 else None

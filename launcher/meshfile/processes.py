@@ -168,6 +168,6 @@ def write_tenants(file: MeshFile, state_dir: Path, environment: Mapping[str, str
     if not file.tenants:
         return
     unfinished = state_dir / f"{TENANTS_FILE}.new"
-    with open(unfinished, "w", opener=open_private) as out:
+    with open(unfinished, "w", encoding="utf-8", opener=open_private) as out:
         yaml.safe_dump(tenants_of(file, environment), out)
     unfinished.replace(state_dir / TENANTS_FILE)

@@ -74,7 +74,7 @@ def _check_files(folder: Path) -> None:
     if not (folder / "tokenizer.json").is_file():  # faster-whisper would ask the hub for another model's
         raise ValueError(f"tokenizer.json: required beside model.bin, not found in {folder}")
     config = folder / "config.json"
-    if not (config.is_file() and json.loads(config.read_text()).get("alignment_heads")):
+    if not (config.is_file() and json.loads(config.read_text("utf-8")).get("alignment_heads")):
         raise ValueError(f"alignment_heads: required in {config}; convert the model with ctranslate2 4 or later")
 
 
@@ -82,7 +82,7 @@ def window_lengths(folder: Path) -> WindowLengths:
     """The window lengths of a model: `shortest_window_s` and `longest_window_s` of its `preprocessor_config.json`, if
     it was trained on shorter windows."""
     try:
-        said = json.loads((folder / "preprocessor_config.json").read_text())
+        said = json.loads((folder / "preprocessor_config.json").read_text("utf-8"))
     except OSError:  # not every model has one
         return WindowLengths()
     usual = WindowLengths()

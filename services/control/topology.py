@@ -148,7 +148,7 @@ class Jwt(_TopologyPart):
     @model_validator(mode="after")
     def _read_keys(self) -> Self:
         try:
-            text = self.jwks_file.read_text()
+            text = self.jwks_file.read_text("utf-8")
             keys = json.loads(text)["keys"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ValueError(f"jwks_file: a JSON Web Key Set is required ({type(error).__name__}: {error})") from None
@@ -239,7 +239,7 @@ class Topology(_TopologyPart):
 def read(file: Path) -> Topology:
     """The topology in a YAML file. Raises `BadTopology`."""
     try:
-        return Topology.model_validate(yaml_file.parse(file.read_text()))
+        return Topology.model_validate(yaml_file.parse(file.read_text("utf-8")))
     except ValidationError as error:
         problem = error.errors()[0]
         field = ".".join(map(str, problem["loc"])) or str(file)

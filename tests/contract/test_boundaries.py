@@ -81,6 +81,21 @@ def test_a_module_fits_in_the_head() -> None:
     assert not long
 
 
+def test_files_of_text_name_their_encoding() -> None:
+    """A locale has another one, and a service may run in any."""
+    least = {"read_text": 1, "write_text": 2}  # arguments
+    for path in product_modules():
+        if path.relative_to(REPOSITORY).parts[0] in ("services", "hedgerow", "hedgerow_cli", "launcher"):
+            calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+            bare = [
+                call.lineno
+                for call in calls
+                if isinstance(call.func, ast.Attribute)
+                and len(call.args) + len(call.keywords) < least.get(call.func.attr, 0)
+            ]
+            assert not bare, path
+
+
 def test_values_of_a_class_are_named_where_there_are_many() -> None:
     """A value among eight by position is another one's as soon as a field is added before it."""
     unnamed = [

@@ -52,7 +52,7 @@ _LINKS = _set("of in for from")
 
 def _rivals() -> dict[str, list[tuple[int, str]]]:
     """The sets of each word in `rivals.txt`, with the word that stands for its meaning."""
-    lines = (Path(__file__).parent / "rivals.txt").read_text().splitlines()
+    lines = (Path(__file__).parent / "rivals.txt").read_text("utf-8").splitlines()
     rivals: dict[str, list[tuple[int, str]]] = {}
     for number, line in enumerate(lines):
         for meaning in () if line.startswith("#") else line.split():

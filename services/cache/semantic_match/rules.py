@@ -29,7 +29,7 @@ def difference(asked: str, stored: str, tenant: str) -> str:
 
 def _opposites() -> Mapping[str, set[str]]:
     """The opposites of each stem. `northern` and `north` have the same stem, and are no opposites."""
-    lines = (Path(__file__).parent / "antonyms.txt").read_text().splitlines()
+    lines = (Path(__file__).parent / "antonyms.txt").read_text("utf-8").splitlines()
     opposites: defaultdict[str, set[str]] = defaultdict(set)
     for line in lines:
         if line and not line.startswith("#"):

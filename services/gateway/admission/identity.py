@@ -255,7 +255,7 @@ def _but_for(ours: _Settings, own: _Settings) -> _Settings:
 
 def _parse(file: Path) -> dict[str, TenantSettings]:
     try:
-        given = yaml_file.parse(file.read_text())
+        given = yaml_file.parse(file.read_text("utf-8"))
         for name, own in given.items() if isinstance(given, dict) else ():
             fixed.refuse(TenantSettings, own if isinstance(own, dict) else {}, at=f"{name}.")
         return _FILE.validate_python(given)

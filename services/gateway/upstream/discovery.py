@@ -111,7 +111,7 @@ def bootstrap(environ: Mapping[str, str]) -> Bootstrap:
     (https://github.com/grpc/proposal/blob/master/A27-xds-global-load-balancing.md). Raises `BadBootstrap`."""
     try:
         path = environ.get("GRPC_XDS_BOOTSTRAP")
-        given = json.loads(Path(path).read_text() if path else environ["GRPC_XDS_BOOTSTRAP_CONFIG"])
+        given = json.loads(Path(path).read_text("utf-8") if path else environ["GRPC_XDS_BOOTSTRAP_CONFIG"])
         node = json_format.ParseDict(given.get("node", {}), base_pb2.Node(), ignore_unknown_fields=True)
         return Bootstrap(given["xds_servers"][0]["server_uri"], node)
     except KeyError as missing:

@@ -274,7 +274,7 @@ def _read_key(group: str, own: ProviderSettings) -> str:
     if own.api_key_file is None:
         return own.api_key.get_secret_value()
     try:
-        key = own.api_key_file.read_text().strip()
+        key = own.api_key_file.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise BadEngineSettings(f"{group}.api_key_file: must hold the credential ({type(error).__name__})") from None
     if not key or not key.isprintable():
