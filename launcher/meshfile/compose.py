@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from ipaddress import ip_address
 from typing import Any
 
 import yaml
@@ -49,7 +50,7 @@ def render(file: MeshFile, environment: Mapping[str, str], images: str = IMAGES)
     if file.tenants:
         whole["configs"] = {"tenants": {"content": _literal(yaml.safe_dump(tenants_of(file, environment)))}}
     elif file.tenants_file:
-        whole["configs"] = {"tenants": {"file": str(file.tenants_file)}}
+        whole["configs"] = {"tenants": {"file": _literal(str(file.tenants_file))}}
     if volumes := [name for name in ("answers", "hub") if any(_mounts(each, name) for each in services.values())]:
         whole["volumes"] = {name: {} for name in volumes}
     names = sorted({name for each in found for name in each.key_names.values()})
@@ -81,7 +82,7 @@ def _service(file: MeshFile, container: Container) -> dict[str, Any]:
     environment = {name: _literal(text) for name, text in container.environment.items()}
     environment |= {name: f"${{{variable}:?}}" for name, variable in container.key_names.items()}
     mounts: list[Any] = [
-        {"type": "bind", "source": str(folder), "target": inside, "read_only": True}
+        {"type": "bind", "source": _literal(str(folder)), "target": inside, "read_only": True}
         for inside, folder in container.folders.items()
     ]
     starts_s = _START_WITH_GPU_S if part.gpus else _START_S.get(part.service, _OTHERS_START_S)
@@ -107,6 +108,20 @@ def _service(file: MeshFile, container: Container) -> dict[str, Any]:
         if file.tenants or file.tenants_file:
             service["configs"] = [{"source": "tenants", "target": TENANTS}]
     return {**service, "environment": environment, **({"volumes": mounts} if mounts else {})}
+
+
+def unpublished(file: MeshFile) -> list[str]:
+    """The gateway's addresses at which Docker publishes no port."""
+    named = filter(_named, filter(None, (file.gateway.address, file.gateway.http_address)))
+    return [f"gateway: Docker publishes ports at IP addresses, which {each} does not begin with" for each in named]
+
+
+def _named(address: str) -> bool:
+    try:
+        ip_address(_by_number(address).rpartition(":")[0].strip("[]"))
+    except ValueError:
+        return True
+    return False
 
 
 def _by_number(address: str) -> str:

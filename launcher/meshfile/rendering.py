@@ -34,7 +34,8 @@ async def render(target: Literal["compose", "helm"], path: Path, images: str) ->
         f"{each.name} is not on this machine; before the containers start: hedgerow models pull {each.name}"
         for each in missing_models(file)
     ]
-    return write(file, os.environ, images), [*elsewhere(planned), *absent]
+    unpublished = compose.unpublished(file) if target == "compose" else []
+    return write(file, os.environ, images), [*unpublished, *elsewhere(planned), *absent]
 
 
 def _in_a_cluster(problems: Sequence[Problem]) -> Iterator[Problem]:

@@ -30,6 +30,17 @@ def test_in_compose_a_dollar_is_a_dollar(folder: Path) -> None:
     assert '"revision": "$$A"' in yaml.safe_load(text)["services"]["llm-a"]["environment"]["HEDGEROW_LLM_VLLM"]
 
 
+def test_in_compose_a_dollar_in_a_path_is_a_dollar(folder: Path) -> None:
+    model, tenants = folder / "of$HOME", folder / "who$.yaml"
+    model.mkdir()
+    tenants.write_text("{}")
+    text = f"models: {{a: './{model.name}'}}\ntenants_file: './{tenants.name}'\n"
+    rendered = yaml.safe_load(compose.render(file_of(text, folder), ENVIRONMENT))
+    sources = [mount["source"] for mount in rendered["services"]["llm-a"]["volumes"]]
+    assert [str(folder / "of$$HOME")] == sources
+    assert rendered["configs"]["tenants"]["file"].endswith("/who$$.yaml")
+
+
 def test_without_tenants_compose_admits_this_machine_alone(folder: Path) -> None:
     name, tenants = "HEDGEROW_GATEWAY_ALLOW_ANONYMOUS", "tenants: {t: {key_env: CALLER_KEY}}\n"
     out, http = "gateway: '0.0.0.0:50050'\n", "gateway: {http: '0.0.0.0:8080'}\n"
@@ -41,6 +52,13 @@ def test_without_tenants_compose_admits_this_machine_alone(folder: Path) -> None
 def test_compose_publishes_ports_at_numbers_where_docker_takes_no_name(folder: Path) -> None:
     rendered = compose.render(file_of("models: {a: x/y}\ngateway: 'localhost:6000'\n", folder), ENVIRONMENT)
     assert yaml.safe_load(rendered)["services"]["gateway"]["ports"] == ["127.0.0.1:6000:50050", "127.0.0.1:6030:8080"]
+
+
+@pytest.mark.parametrize(
+    ("address", "named"), [("localhost:6000", 0), ("[::1]:6000", 0), ("0.0.0.0:6000", 0), ("mesh.example:6000", 1)]
+)
+def test_an_address_that_docker_does_not_publish_is_pointed_out(address: str, named: int, folder: Path) -> None:
+    assert len(compose.unpublished(file_of(f"models: {{a: x/y}}\ngateway: '{address}'\n", folder))) == named
 
 
 def test_folders_of_one_name_are_different_folders_of_the_volume(folder: Path) -> None:
