@@ -61,7 +61,8 @@ class Ledger:
     changes: Changes = field(default_factory=Changes)
 
     def __post_init__(self) -> None:
-        self.opened, self.decisions, self.written = self.clock(), Decisions(self.clock), Output(self.clock)
+        self.opened, self.decisions = self.clock(), Decisions(self.clock)
+        self.written = Output(self.clock, self.final.logprobs)
 
     @property
     def ttft_s(self) -> float | None:
@@ -185,7 +186,6 @@ class Ledger:
         final.text = written.whole_text
         final.tool_calls.extend(written.calls)
         final.reasoning = "".join(written.reasoning)
-        final.logprobs.extend(written.logprobs)
         final.trace_id, final.budget_ms = telemetry.trace_id(self.span), self.plan.budget_ms
         final.total_ms = self.total_s * 1000
         if self.ttft_s is not None:

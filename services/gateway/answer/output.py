@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, MutableSequence
 from dataclasses import dataclass, field
 
 from hedgerow.chat.v1 import chat_pb2
@@ -11,15 +11,16 @@ from services.runtime.deadline import Clock
 
 @dataclass(slots=True)
 class Output:
-    """Appended to as messages come. `prefix` is a part of the text that the client already has."""
+    """Appended to as messages come. `prefix` is a part of the text that the client already has. `logprobs`: of its
+    tokens; an answer gives those of its last event, which then need not be copied at its end."""
 
     clock: Clock
+    logprobs: MutableSequence[chat_pb2.TokenLogprob] = field(default_factory=list)
     prefix: str = ""
     text: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
     tool_calls: dict[int, chat_pb2.ToolCall] = field(default_factory=dict)  # by their index, without arguments
     arguments: dict[int, list[str]] = field(default_factory=dict)  # of calls, by their index
-    logprobs: list[chat_pb2.TokenLogprob] = field(default_factory=list)
     tokens: int = 0  # of all of these, as far as they are known
     first_at: float | None = None  # when the first part came
     usable_at: float | None = None  # when its first sentence was complete, as `TextWriter` finds it
@@ -48,7 +49,8 @@ class Output:
 
     def restart(self) -> None:
         """Restart for another text. The tokens so far stay counted."""
-        self.text, self.logprobs, self.usable_at = [], [], None
+        self.text, self.usable_at = [], None
+        del self.logprobs[:]
 
     def close(self) -> None:
         """Note that the answer is over: text without a sentence end is usable now."""

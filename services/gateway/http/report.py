@@ -9,6 +9,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer.metrics import OUTCOMES, REASONS, VERDICTS
 from services.gateway.decisions import Changed
 from services.gateway.http.errors import Headers
+from services.runtime.aside import size_of
 
 _WORDS = frozenset({"delta", "tool_call", "reasoning", "patch"})  # kinds of events
 _SHORT: tuple[tuple[bytes, Callable[[pb.Final], str]], ...] = (
@@ -27,6 +28,13 @@ _SHORT: tuple[tuple[bytes, Callable[[pb.Final], str]], ...] = (
 
 def _omitted(final: pb.Final) -> str:
     return ", ".join(change.before for change in final.changes if change.what == Changed.FIELD_OMITTED)
+
+
+def size_of_answer(final: pb.Final) -> int:
+    """The size of an answer's objects, for `aside`. One that its caller wanted log-probabilities with may have a
+    hundred thousand of them."""
+    alternatives = len(final.logprobs[0].top) if final.logprobs else 0
+    return size_of(len(final.logprobs) * (1 + alternatives) + len(final.tool_calls))
 
 
 def report(final: pb.Final) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from services.gateway.http.dialects.original import leave_recordings, original
 from services.gateway.http.dialects.several import AskedAlone, ChoiceWriter, Several, Take
 from services.gateway.http.errors import BudgetTimeout, ErrorResponse, FirstTokenTimeout, Interrupted, by_callers_names
 from services.gateway.http.fields import Fields
-from services.gateway.http.report import short
+from services.gateway.http.report import short, size_of_answer
 from services.gateway.http.request_options import RequestOptions, settle_pace, settle_replacing
 from services.gateway.http.server.client_watch import ConnectionWatch
 from services.gateway.http.server.endpoint import Shape
@@ -223,7 +223,7 @@ class Generating:
                     await reply.write(data)  # which does not wait for that
                     data = b""
                 data += await asked.before_end(final)
-            data += writer.end(final)
+            data += await aside(tenant, size_of_answer(final), partial(writer.end, final))
         if not data:
             return
         if _has_text(message):
@@ -239,13 +239,15 @@ class Generating:
         """More of an answer that is sent in one piece, with its end."""
         if _has_text(message):
             watch.came()
-        async for event in self._paced(message, exchange.credential.tenant.name):
+        tenant = exchange.credential.tenant.name
+        async for event in self._paced(message, tenant):
             asked.writer.gather(event)
         if final := _final(message):
             self._refuse_empty(final, asked.order)
             if asked.before_end:
                 await asked.before_end(final)
-            await exchange.reply.whole(200, compact(asked.writer.whole(final)), short(final))
+            answer = await aside(tenant, size_of_answer(final), lambda: compact(asked.writer.whole(final)))
+            await exchange.reply.whole(200, answer, short(final))
 
     async def _paced(self, message: pb.GenerateResponse, tenant: str) -> AsyncGenerator[pb.Event, None]:
         """The events of a message: of many, a portion in each turn of the event loop."""
@@ -258,23 +260,20 @@ class Generating:
             size += event.ByteSize()
 
     def _watch(self, exchange: Exchange, order: RequestOptions) -> ConnectionWatch:
-        limits, reply = self.settings.http, exchange.reply
-
         async def beat() -> None:
-            await reply.begin()
-            await reply.write(PING)
+            await exchange.reply.begin()
+            await exchange.reply.write(PING)
 
         silence_ms = self.settings.silence_ms if order.silence_ms is None else order.silence_ms
         beats = beat if order.stream else None
-        return ConnectionWatch(exchange.receive, silence_ms / 1000, limits.heartbeat_ms / 1000, beats)
+        return ConnectionWatch(exchange.receive, silence_ms / 1000, self.settings.http.heartbeat_ms / 1000, beats)
 
     def _refuse_empty(self, final: pb.Final, order: RequestOptions) -> None:
         """Raise for an answer that is none: no text of it is a model's, or the rest of it is lost."""
         if final.finish_reason == chat_pb2.FINISH_REASON_INTERRUPTED:
             raise Interrupted(f"{final.model}: the model broke in mid-answer", trace_id=final.trace_id)
-        if final.finish_reason != chat_pb2.FINISH_REASON_BUDGET:
-            return
-        if Degraded.LLM_TEMPLATE not in final.degraded and (final.text or final.tool_calls or final.reasoning):
+        has_words = Degraded.LLM_TEMPLATE not in final.degraded and (final.text or final.tool_calls or final.reasoning)
+        if has_words or final.finish_reason != chat_pb2.FINISH_REASON_BUDGET:
             return
         first_ms = order.request.first_token_budget_ms or self.settings.first_token_budget_ms
         if 0 < first_ms < final.budget_ms:

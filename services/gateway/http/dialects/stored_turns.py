@@ -20,7 +20,7 @@ from services.gateway.http import structure
 from services.gateway.http.dialects.generating import Read, ReadRequest
 from services.gateway.http.dialects.responses_answer import ResponseWriter
 from services.gateway.http.fields import Fields
-from services.gateway.http.report import report
+from services.gateway.http.report import report, size_of_answer
 from services.gateway.http.request_options import RequestOptions
 from services.gateway.http.server.exchange import Exchange
 from services.gateway.http.sse import compact
@@ -103,8 +103,11 @@ class StoredTurns:
         written = await aside(tenant.name, size_in(data), partial(lines, items))  # their objects are not kept so long
 
         async def before_end(final: pb.Final) -> bytes:
-            closing = writer.close(final) if order.stream else b""
-            await self._store(exchange, whose, StoredResponse(writer.whole(final), []), written, final)
+            def close() -> tuple[bytes, StoredResponse]:
+                return (writer.close(final) if order.stream else b""), StoredResponse(writer.whole(final), [])
+
+            closing, answered = await aside(tenant.name, size_of_answer(final), close)
+            await self._store(exchange, whose, answered, written, final)
             return closing
 
         return ReadRequest(data, order, writer, before_end)
@@ -167,8 +170,8 @@ class StoredTurns:
             return data
 
         try:
-            data = await aside(whose.tenant, len(asked), written)
-            stored = await references.keep(self.store, whose, answered)
+            data = await aside(whose.tenant, len(asked) + size_of_answer(final), written)
+            stored = await references.keep(self.store, whose, answered, size_of_answer(final))
             stored = stored and await self.store.put(whose, response["id"], data)
             if not stored:
                 await references.forget(self.store, whose, answered)

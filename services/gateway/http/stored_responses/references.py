@@ -52,9 +52,9 @@ def put_in(items: list[dict[str, Any]], found: Mapping[str, Any]) -> list[dict[s
     return [item for item in own if item is not None]
 
 
-async def keep(store: ResponseStore, whose: Owner, stored: StoredResponse) -> bool:
-    """Store the items of a response's output. Returns whether all are stored."""
-    owner, items = replace(whose, kind="item"), stored.items
+async def keep(store: ResponseStore, whose: Owner, stored: StoredResponse, size: int) -> bool:
+    """Store the items of a response's output, of about `size` bytes. Returns whether all are stored."""
+    owner, items = replace(whose, kind="item"), await aside(whose.tenant, size, lambda: stored.items)
     return all(await _few_at_once(lambda name: store.put(owner, name, items[name]), [*items]))
 
 

@@ -1,4 +1,4 @@
-"""Bodies of many objects are parsed and read beside the event loop."""
+"""Bodies of many objects are read, and answers of many objects written, beside the event loop."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import threading
 from collections.abc import Collection, Mapping
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 
+from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.http.dialects.generating import Dialect, Generating
+from services.gateway.http.dialects.generating import Dialect, Generating, ReadRequest
 from services.gateway.http.fields import Fields
 from services.gateway.http.request_options import RequestOptions
 
@@ -40,4 +42,28 @@ async def test_the_body_of_a_chat_is_parsed_and_read_beside_the_event_loop_where
     asked = await Generating(dialect, cast(Any, None), cast(Any, settings))._asked(cast(Any, exchange))
     assert asked.order.request.model == text
     assert len(threads) == 2
+    assert (threading.get_ident() not in threads) is large
+
+
+@pytest.mark.parametrize(("tokens", "large"), [(100, False), (1_000, True)])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_the_end_of_an_answer_is_written_beside_the_event_loop_where_it_has_many_log_probabilities(
+    stream: bool, tokens: int, large: bool
+) -> None:
+    threads, tenant = list[int](), SimpleNamespace(name="acme")
+
+    def written(final: pb.Final) -> bytes | dict[str, str]:
+        threads.append(threading.get_ident())
+        return b"data: {}" if stream else {}
+
+    exchange: Any = SimpleNamespace(reply=AsyncMock(status=200), credential=SimpleNamespace(tenant=tenant))
+    asked = ReadRequest(
+        b"", RequestOptions(pb.GenerateRequest()), Mock(chunk=lambda _: b"", end=written, whole=written)
+    )
+    generating = Generating(*[cast(Any, None)] * 3)
+    token = chat_pb2.TokenLogprob(token="a", top=[chat_pb2.TokenLogprob(token="a")])
+    final = pb.Final(finish_reason=chat_pb2.FINISH_REASON_STOP, text="a" * tokens, logprobs=[token] * tokens)
+    message = pb.GenerateResponse(events=[pb.Event(final=final)])
+    await (generating._write if stream else generating._gather)(exchange, asked, Mock(), message)
+    assert len(threads) == 1
     assert (threading.get_ident() not in threads) is large

@@ -23,7 +23,7 @@ MOST = 1_000_000
 
 async def stored(*output: dict[str, Any]) -> MemoryResponses:
     store = MemoryResponses(60, MOST, MOST)
-    assert await references.keep(store, ACME, StoredResponse({"id": "resp_1", "output": list(output)}, []))
+    assert await references.keep(store, ACME, StoredResponse({"id": "resp_1", "output": list(output)}, []), 0)
     return store
 
 
@@ -102,7 +102,7 @@ class _Counting(MemoryResponses):
 async def test_a_request_with_many_references_asks_the_store_for_few_at_once() -> None:
     store, ids = _Counting(), [f"msg_{number:016}" for number in range(100)]
     output = [{**SHORT, "id": each} for each in ids]
-    assert await references.keep(store, ACME, StoredResponse({"id": "resp_1", "output": output}, []))
+    assert await references.keep(store, ACME, StoredResponse({"id": "resp_1", "output": output}, []), 0)
     assert [*await find(store, ids)] == ids
     assert store.calls == 100
     assert 1 < store.most <= 8
