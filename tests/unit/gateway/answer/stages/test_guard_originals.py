@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from types import ModuleType
 
 import pytest
 
 from hedgerow.chat.v1 import chat_pb2
 from services.gateway.answer import unchanged_fields
+from services.gateway.answer.stages import guard
 from services.gateway.errors import GuardRefused
 from services.runtime.aside import LARGE_BYTES
 from tests.unit.gateway.answer.stages.guarded import ATTACK, KEY, MINE, guarded, made, own_words, said
@@ -28,14 +30,32 @@ async def test_private_data_in_untranslated_fields_is_masked_for_the_provider():
     assert made(final) == [("guard", "masked_input"), ("guard", "bypassed")]
 
 
-async def test_a_large_body_is_changed_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch):
+def sizes_aside(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> list[int]:
+    """The sizes of the work that a module has done `aside`."""
     sizes = list[int]()
 
-    async def aside(tenant: str, size: int, work: Callable[[], chat_pb2.Original]) -> chat_pb2.Original:
+    async def aside(tenant: str, size: int, work: Callable[[], object]) -> object:
         sizes.append(size)
         return work()
 
-    monkeypatch.setattr(unchanged_fields, "aside", aside)
+    monkeypatch.setattr(module, "aside", aside)
+    return sizes
+
+
+@pytest.mark.parametrize(("fields", "large"), [(0, False), (100, False), (1_000, True)])
+async def test_many_untranslated_fields_are_read_beside_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch, fields: int, large: bool
+):
+    sizes = sizes_aside(monkeypatch, guard)
+    unknown = {f"unknown_{number}": 1 for number in range(fields)}
+    await guarded(personal="mask").final(
+        messages=said("Hi."), original=own_words({"messages": [], **unknown}, **unknown)
+    )
+    assert [size > LARGE_BYTES for size in sizes] == [large]
+
+
+async def test_a_large_body_is_changed_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch):
+    sizes = sizes_aside(monkeypatch, unchanged_fields)
     own = own_words({"messages": [], "user": "A" * 1_100_000}, user=MINE)
     await guarded(personal="mask").final(messages=said("Hi."), original=own)
     assert [size > LARGE_BYTES for size in sizes] == [True]
