@@ -187,8 +187,11 @@ class ToolRun:
         return pb.Patch(stage=self.running.name, text=seen.content)
 
     def leave(self) -> None:
-        """Cancel the call: the answer is over."""
+        """Cancel the call: the answer is over. Where its client has left meanwhile, the span of the call ends here."""
         self.task.cancel()
+        if (span := self.running.span).is_recording():
+            span.set_attribute("hedgerow.dropped", "in a call")
+            span.end()
 
     def _take(self, call_outcome: CallOutcome, seen: ReadableResult) -> None:
         result, ledger = call_outcome.result, self.context.ledger

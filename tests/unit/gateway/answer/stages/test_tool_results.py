@@ -9,6 +9,8 @@ from unittest.mock import patch
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.trace import Span
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
@@ -16,6 +18,7 @@ from hedgerow.tool.v1 import tool_pb2
 from services.gateway.guard import injection
 from services.gateway.settings.answer_time import StageBudget, StageBudgets
 from services.gateway.settings.guard import GuardSettings
+from services.runtime import telemetry
 from tests.clock import on_paused_loop
 from tests.examples import examples
 from tests.unit.gateway.answer.scene import EVERYTHING, Scene, outcomes
@@ -138,6 +141,18 @@ async def test_a_model_that_calls_a_tool_reads_what_may_be_read_of_it() -> None:
         assert message.role == chat_pb2.ROLE_TOOL
         assert wanted in message.content
         assert "anna@example.com" not in message.content
+
+
+async def test_the_span_of_a_call_ends_where_the_client_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    tracer, spans = TracerProvider().get_tracer("test"), dict[str, Span]()
+    monkeypatch.setattr(telemetry, "start_span", lambda name, **_: spans.setdefault(name, tracer.start_span(name)))
+    answering = asyncio.create_task(scene("It rains.", 0.2).final(mesh_tools=[WEATHER]))
+    await asyncio.sleep(0.1)
+    answering.cancel()
+    await asyncio.wait({answering})
+    span = spans["tool:weather"]
+    assert isinstance(span, ReadableSpan)
+    assert (dict(span.attributes or {}), span.is_recording()) == ({"hedgerow.dropped": "in a call"}, False)
 
 
 @pytest.mark.parametrize(
