@@ -102,7 +102,6 @@ _WORDY = re.compile(
 )
 _MOVED_UP = re.compile(f"{_CAPITAL}+(.?)", re.DOTALL)
 _SENTENCE_END = re.compile(r"(?<=[.!?])[ \t]+")
-_WORD = re.compile(r"\w+")
 _EXAMPLE = re.compile(r"^(?:#+ *)?(?:example|sample|case)\b[^\n]{0,20}?:?[ ]*$|^(?:example|sample) *\d*:", re.I | re.M)
 _ASKED = re.compile(r"^(?:input|question|q|user|text|review)[ ]?\d*:", re.I | re.M)
 _ANSWERED = re.compile(
@@ -192,7 +191,7 @@ def _sentences(line: str) -> list[str]:
 
 
 def _is_repeat(sentence: str, seen: set[str]) -> bool:
-    words = _WORD.findall(sentence.casefold())
+    words = sentence.lower().split()  # with their signs: `x > 5` is not `x < 5`
     if _MARK in sentence or len(words) < _LEAST_WORDS or not sentence.rstrip().endswith((".", "!", "?")):
         return False
     said = " ".join(words)
@@ -226,7 +225,7 @@ def _staying(examples: Sequence[str], most: int) -> set[int]:
         if _MARK in example:
             first.append(index)
             continue
-        text = " ".join(_WORD.findall(example.casefold().partition(":")[2]))
+        text = " ".join(example.lower().partition(":")[2].split())
         if text in texts:
             continue
         texts.add(text)

@@ -11,7 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-_CLOSING: Mapping[str, str] = {'"': '"', "“": "”", "«": "»", "‘": "’", "„": "“", "`": "`"}
+_CLOSING: Mapping[str, str] = {
+    **{'"': '"', "“": "”", "«": "»", "»": "«", "‘": "’", "„": "“", "`": "`"},
+    **{"「": "」", "『": "』"},
+}
 _BRACKETS: Mapping[str, str] = {"{": "}", "[": "]"}
 _OPENING = re.compile(
     r"(?P<fence>```|~~~)"
@@ -19,7 +22,7 @@ _OPENING = re.compile(
     r"|(?P<address>\b[a-z][a-z0-9+.-]{1,15}://\S+)"
     r"|(?P<tag><[A-Za-z][^<>\n]{0,200}>)"
     r"|(?P<bracket>[{\[])"
-    r"|(?P<quote>[\"“«‘„`]|(?<!\w)'(?=\w))",
+    r"|(?P<quote>[\"“«»‘„`「『]|(?<!\w)'(?=\w))",
     re.MULTILINE,
 )
 _NEXT_BRACKET = re.compile(r"\"(?:[^\"\\]|\\.)*+(?P<closed>\"?)|[{}\[\]]", re.DOTALL)

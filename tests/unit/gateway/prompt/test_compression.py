@@ -14,6 +14,9 @@ PROTECTED = [
     '"In order to  quote"',
     "“in  order to”",
     "«a  b»",
+    "»a  b«",
+    "「in order to」",
+    "『in order to』",
     "'keep  this'",
     '{"a":  [1,  2], "in order to": "}"}',
     "[1,   [2,  3]]",
@@ -45,6 +48,14 @@ PROSE = [
         ("Answer in English only. Be kind. Answer in English only.", "Answer in English only. Be kind.", ("repeats",)),
         ("Answer in English only.\nanswer in english  only.\nBe kind.", "Answer in English only.\nBe kind.", None),
         ("Yes. Yes. Yes.", "Yes. Yes. Yes.", ()),
+        *(
+            (text, text, ())
+            for text in (
+                "Answer yes where x > 5. Answer yes where x < 5.",
+                "Say what the दिल is? Say what the दाल is?",
+                "Zeige die Maße von allen. Zeige die Masse von allen.",
+            )
+        ),
         ("Say what it is in ordering terms.", "Say what it is in ordering terms.", ()),
     ],
 )
