@@ -14,6 +14,7 @@ from typing import Any
 CONTENT_TYPE = b"text/event-stream; charset=utf-8"
 PING = b": ping\n"
 DONE = b"data: [DONE]\n\n"
+_LONG = 64  # elements of an array
 Join = Callable[[Iterable[str]], str]
 _MALFORMED = (
     AttributeError,
@@ -34,6 +35,15 @@ _JSON = json.JSONEncoder(separators=(",", ":"))  # `json.dumps` would make one f
 def compact(value: object) -> bytes:
     """JSON without blanks."""
     return _JSON.encode(value).encode()
+
+
+def in_steps(value: object) -> bytes:
+    """The same of a large value. Between two elements of a long array a thread lets the event loop run."""
+    if isinstance(value, dict):
+        return b"{" + b",".join([compact(name) + b":" + in_steps(each) for name, each in value.items()]) + b"}"
+    if isinstance(value, list):
+        return b"[" + b",".join(map(compact if len(value) > _LONG else in_steps, value)) + b"]"
+    return compact(value)
 
 
 def event(data: Mapping[str, Any]) -> bytes:

@@ -3,7 +3,7 @@ events are written in that dialect, as a stream or in one piece."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,7 +18,7 @@ from services.gateway.config import GatewaySettings
 from services.gateway.errors import refuses_choices
 from services.gateway.http.dialects import several
 from services.gateway.http.dialects.original import leave_recordings, original
-from services.gateway.http.dialects.several import AskedAlone, ChoiceWriter, Several, Take
+from services.gateway.http.dialects.several import AskedAlone, ChoiceWriter, Several, Take, paced
 from services.gateway.http.errors import BudgetTimeout, ErrorResponse, FirstTokenTimeout, Interrupted, by_callers_names
 from services.gateway.http.fields import Fields
 from services.gateway.http.report import short, size_of_answer
@@ -26,14 +26,13 @@ from services.gateway.http.request_options import RequestOptions, settle_pace, s
 from services.gateway.http.server.client_watch import ConnectionWatch
 from services.gateway.http.server.endpoint import Shape
 from services.gateway.http.server.exchange import Exchange
-from services.gateway.http.sse import PING, compact
+from services.gateway.http.sse import PING, compact, in_steps
 from services.gateway.labels import Degraded
-from services.runtime.aside import aside, give_way, size_in
+from services.runtime.aside import LARGE_BYTES, aside, size_in
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput
 from services.runtime.rpc.boundary import Call
 
-_AT_ONCE = 16 * 1024  # bytes of events that are written before the event loop turns to other work: about 1 ms
 _TEXTS = frozenset({"delta", "tool_call", "reasoning", "relayed"})
 
 
@@ -167,7 +166,7 @@ class Generating:
     ) -> None:
         """Answer with several choices. `whole` takes the answer of a model that gives them all."""
         assert self.dialect.choose
-        order = asked.order
+        order, tenant = asked.order, exchange.credential.tenant.name
 
         async def send(data: bytes, last: bool) -> None:
             await exchange.reply.begin()
@@ -179,14 +178,15 @@ class Generating:
                 watch.came()
 
         writers = [self.dialect.choose(order, exchange.answer_id, index) for index in range(order.choices)]
-        answers = Several(order, writers, send, partial(self._refuse_empty, order=order), came)
+        answers = Several(order, writers, send, partial(self._refuse_empty, order=order), came, tenant)
 
         async def take(message: pb.GenerateResponse, choice: int | None = None, /) -> None:
             await (whole(message) if choice is None else answers.take(choice, message))
 
         await self.servicer.answer_choices(self._choices(exchange, asked), call, take)
-        if (final := answers.together) and not order.stream:
-            await exchange.reply.whole(200, compact(answers.whole(final)), short(final))
+        if answers.finals and not order.stream:
+            answer = await self._in_one_piece(tenant, answers.size, answers.whole)
+            await exchange.reply.whole(200, answer, short(answers.together))
 
     def _choices(self, exchange: Exchange, asked: ReadRequest) -> Choices:
         """The choices of a request: from a provider in one request, unless its model has refused that recently."""
@@ -216,7 +216,7 @@ class Generating:
         if final := _final(message):
             self._refuse_empty(final, asked.order)
         tenant = exchange.credential.tenant.name
-        data = b"".join([writer.chunk(event) async for event in self._paced(message, tenant)])
+        data = b"".join([writer.chunk(event) async for event in paced(message, tenant)])
         if final:
             if asked.before_end:
                 if reply.status and data:
@@ -240,24 +240,20 @@ class Generating:
         if _has_text(message):
             watch.came()
         tenant = exchange.credential.tenant.name
-        async for event in self._paced(message, tenant):
+        async for event in paced(message, tenant):
             asked.writer.gather(event)
         if final := _final(message):
             self._refuse_empty(final, asked.order)
             if asked.before_end:
                 await asked.before_end(final)
-            answer = await aside(tenant, size_of_answer(final), lambda: compact(asked.writer.whole(final)))
+            size = size_of_answer(final) * asked.order.choices  # of which it has the first one's objects
+            answer = await self._in_one_piece(tenant, size, partial(asked.writer.whole, final))
             await exchange.reply.whole(200, answer, short(final))
 
-    async def _paced(self, message: pb.GenerateResponse, tenant: str) -> AsyncGenerator[pb.Event, None]:
-        """The events of a message: of many, a portion in each turn of the event loop."""
-        size = 0
-        for event in message.events:
-            if size > _AT_ONCE:
-                size = 0
-                await give_way(tenant)
-            yield event
-            size += event.ByteSize()
+    async def _in_one_piece(self, tenant: str, size: int, whole: Callable[[], Mapping[str, Any]]) -> bytes:
+        """An answer whose objects have about `size`."""
+        write = in_steps if size > LARGE_BYTES else compact
+        return await aside(tenant, size, lambda: write(whole()))
 
     def _watch(self, exchange: Exchange, order: RequestOptions) -> ConnectionWatch:
         async def beat() -> None:

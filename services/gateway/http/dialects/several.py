@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -17,9 +17,10 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
 from services.gateway.http.dialects.chat_answer import usage
 from services.gateway.http.fields import Fields
-from services.gateway.http.report import report
+from services.gateway.http.report import report, size_of_answer
 from services.gateway.http.request_options import RequestOptions
 from services.gateway.http.sse import compact
+from services.runtime.aside import give_way
 from services.runtime.deadline import Clock
 from services.runtime.errors import InvalidInput
 
@@ -29,6 +30,7 @@ _LARGEST = 2**63 - 1
 _SUMS = ("prompt_tokens", "completion_tokens", "cached_prompt_tokens", "drafted_tokens", "accepted_tokens",
          "reasoning_tokens", "cache_write_tokens")  # fmt: skip
 _KNOWN_S = 60.0
+_AT_ONCE = 16 * 1024  # bytes of events that are written before the event loop turns to other work: about 1 ms
 Take = Callable[[pb.GenerateResponse], Awaitable[None]]
 
 
@@ -114,19 +116,25 @@ class Several:
     send: Callable[[bytes, bool], Awaitable[None]]
     check: Callable[[pb.Final], None]  # raises for an answer that should not be taken for one
     came: Callable[[pb.GenerateResponse], None]  # is called for every message
-    _finals: dict[int, pb.Final] = field(default_factory=dict)
+    tenant: str
+    finals: dict[int, pb.Final] = field(default_factory=dict)  # of all that have ended
     _sending: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
-    def together(self) -> pb.Final | None:
+    def together(self) -> pb.Final:
         """The end of all that have ended."""
-        return together([self._finals[index] for index in sorted(self._finals)]) if self._finals else None
+        return together([self.finals[index] for index in sorted(self.finals)])
 
-    def whole(self, together: pb.Final) -> dict[str, Any]:
+    @property
+    def size(self) -> int:
+        """The size of all answers, for `aside`."""
+        return sum(map(size_of_answer, self.finals.values()))
+
+    def whole(self) -> dict[str, Any]:
         """The answers in one piece."""
-        each = [writer.whole(self._finals[index]) for index, writer in enumerate(self.writers)]
-        choices = [choice for one in each for choice in one["choices"]]
-        return {**each[0], "choices": choices, "usage": usage(together.usage), "hedgerow": self._report(together)}
+        each = [writer.whole(self.finals[index]) for index, writer in enumerate(self.writers)]
+        choices, all_of_them = [choice for one in each for choice in one["choices"]], self.together
+        return {**each[0], "choices": choices, "usage": usage(all_of_them.usage), "hedgerow": self._report(all_of_them)}
 
     async def take(self, index: int, message: pb.GenerateResponse) -> None:
         """More of the answer with that index."""
@@ -136,13 +144,13 @@ class Several:
         self.came(message)
         async with self._sending:
             if last.HasField("final"):
-                self._finals[index] = last.final
+                self.finals[index] = last.final
             if not self.order.stream:
-                for event in message.events:
+                async for event in paced(message, self.tenant):
                     writer.gather(event)
                 return
-            data = b"".join(map(writer.chunk, message.events))
-            over = len(self._finals) == len(self.writers)
+            data = b"".join([writer.chunk(event) async for event in paced(message, self.tenant)])
+            over = len(self.finals) == len(self.writers)
             if last.HasField("final"):
                 data += self._end(index, last.final, over=over)
             if data:
@@ -151,13 +159,24 @@ class Several:
     def _end(self, index: int, final: pb.Final, *, over: bool) -> bytes:
         if not over:
             return self.writers[index].end_choice(final, None)
-        all_of_them = together([self._finals[each] for each in sorted(self._finals)])
+        all_of_them = self.together
         mesh_report = self._report(all_of_them)
         ended = self.writers[index].end_choice(final, None if self.order.usage else mesh_report)
         return ended + self.writers[index].end_all(all_of_them.usage, mesh_report)
 
     def _report(self, all_of_them: pb.Final) -> dict[str, Any]:
-        return {**report(all_of_them), "choices": [report(self._finals[each]) for each in sorted(self._finals)]}
+        return {**report(all_of_them), "choices": [report(self.finals[each]) for each in sorted(self.finals)]}
+
+
+async def paced(message: pb.GenerateResponse, tenant: str) -> AsyncGenerator[pb.Event, None]:
+    """The events of a message: of many, a portion in each turn of the event loop."""
+    size = 0
+    for event in message.events:
+        if size > _AT_ONCE:
+            size = 0
+            await give_way(tenant)
+        yield event
+        size += event.ByteSize()
 
 
 def together(finals: Sequence[pb.Final]) -> pb.Final:

@@ -13,7 +13,10 @@ import pytest
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.http import sse
+from services.gateway.http.dialects import several
 from services.gateway.http.dialects.generating import Dialect, Generating, ReadRequest
+from services.gateway.http.dialects.several import Several
 from services.gateway.http.fields import Fields
 from services.gateway.http.request_options import RequestOptions
 
@@ -67,3 +70,64 @@ async def test_the_end_of_an_answer_is_written_beside_the_event_loop_where_it_ha
     await (generating._write if stream else generating._gather)(exchange, asked, Mock(), message)
     assert len(threads) == 1
     assert (threading.get_ident() not in threads) is large
+
+
+@pytest.mark.parametrize(("tokens", "large"), [(100, False), (1_000, True)])
+async def test_several_answers_in_one_piece_are_written_beside_the_event_loop_where_they_are_large(
+    tokens: int, large: bool
+) -> None:
+    threads = list[int]()
+
+    def whole(final: pb.Final) -> dict[str, Any]:
+        threads.append(threading.get_ident())
+        return {"choices": [final.text]}
+
+    async def answer_choices(choices: Any, call: Any, take: Any) -> None:
+        for index, text in enumerate("ab"):
+            final = pb.Final(finish_reason=chat_pb2.FINISH_REASON_STOP, text=text)
+            final.logprobs.extend([chat_pb2.TokenLogprob(token="a")] * tokens)
+            await take(pb.GenerateResponse(events=[pb.Event(final=final)]), index)
+
+    reply, tenant = AsyncMock(status=0), SimpleNamespace(name="acme")
+    exchange: Any = SimpleNamespace(reply=reply, answer_id="1", credential=SimpleNamespace(tenant=tenant))
+    order, nothing = RequestOptions(pb.GenerateRequest(), choices=2), cast(Any, None)
+    dialect = Dialect(nothing, nothing, nothing, choose=lambda *_: Mock(whole=whole))
+    generating = Generating(dialect, cast(Any, Mock(answer_choices=answer_choices)), nothing)
+    await generating._answer_several(exchange, ReadRequest(b"", order, Mock()), Mock(), nothing, nothing)
+    assert json.loads(reply.whole.call_args.args[1])["choices"] == ["a", "b"]
+    assert len(threads) == 2
+    assert (threading.get_ident() not in threads) is large
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_many_events_of_one_of_several_answers_are_written_in_steps(
+    stream: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = list[str]()
+
+    async def give_way(tenant: str) -> None:
+        turns.append(tenant)
+
+    monkeypatch.setattr(several, "give_way", give_way)
+    order = RequestOptions(pb.GenerateRequest(), choices=2, stream=stream)
+    writers = [Mock(chunk=lambda event: event.delta.text.encode()) for _ in range(2)]
+    send = AsyncMock()
+    answers = Several(order, writers, send, Mock(), Mock(), "acme")
+    events = [pb.Event(delta=pb.TextDelta(text="a" * 1_000))] * 100
+    await answers.take(0, pb.GenerateResponse(events=events))
+    assert 5 <= len(turns) <= 7
+    assert send.call_args == (((b"a" * 100_000, False),) if stream else None)
+
+
+def test_a_large_value_is_written_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    pieces, compact = list[bytes](), sse.compact
+
+    def noted(value: object) -> bytes:
+        pieces.append(compact(value))
+        return pieces[-1]
+
+    monkeypatch.setattr(sse, "compact", noted)
+    tokens = [{"token": "a", "top_logprobs": [{"token": "é", "logprob": -0.5}]}] * 1_000
+    value = {"choices": [{"index": 0, "logprobs": {"content": tokens}, "text": None}], "usage": {}, "empty": []}
+    assert sse.in_steps(value) == compact(value)
+    assert max(map(len, pieces)) < 100
