@@ -37,7 +37,8 @@ def render(file: MeshFile, environment: Mapping[str, str], images: str = IMAGES)
 
 def planned(file: MeshFile, images: str = IMAGES) -> list[Container]:
     """The containers of a mesh file, which find each other through the control plane."""
-    first: dict[str, str] = {}  # of the Deployments that serve one model: the topology's service is named after it
+    # Of the Deployments that serve one model: the topology's service is named after it.
+    first: dict[tuple[str, str], str] = {}
     for part in parts(file):
         first.setdefault(_served(part), part.name)
 
@@ -78,9 +79,9 @@ def values(file: MeshFile, environment: Mapping[str, str], found: Sequence[Conta
     return chart_values
 
 
-def _served(part: Part) -> str:
-    """The model, for those that serve one."""
-    return str(part.settings["MODEL_NAME"]) if part.service == "llm" else part.name
+def _served(part: Part) -> tuple[str, str]:
+    """The service and the model, for those that serve one: a model may have a service's name."""
+    return part.service, str(part.settings["MODEL_NAME"]) if part.service == "llm" else part.name
 
 
 def _needed(found: Sequence[Container]) -> str:

@@ -61,6 +61,13 @@ def test_an_address_that_docker_does_not_publish_is_pointed_out(address: str, na
     assert len(compose.unpublished(file_of(f"models: {{a: x/y}}\ngateway: '{address}'\n", folder))) == named
 
 
+def test_a_model_of_a_services_name_hides_no_service(folder: Path) -> None:
+    urls = ", ".join(f"{name}: {{url: 'http://10.0.0.8/v1'}}" for name in ("gateway", "cache"))
+    (gateway,) = [each for each in helm.planned(file_of(f"models: {{{urls}}}", folder)) if each.part.name == "gateway"]
+    assert gateway.environment["HEDGEROW_GATEWAY_CACHE_ADDRESS"] == "xds:///cache"
+    assert "xds:///llm-cache" in gateway.environment["HEDGEROW_GATEWAY_LLM_ADDRESSES"]
+
+
 def test_folders_of_one_name_are_different_folders_of_the_volume(folder: Path) -> None:
     models = {"one": "a/final", "two": "b/final", "three": "model"}
     for place in models.values():
