@@ -1,10 +1,13 @@
-"""Values that a mesh file and the gateway's settings have alike for a tenant: its permissions, and times of expiry."""
+"""What a mesh file and the gateway's settings have alike for a tenant: its name, permissions, and times of expiry."""
 
 from __future__ import annotations
 
+import unicodedata
 from datetime import UTC, date, datetime, time
 from typing import Any, Final, Literal, TypeAlias
 
+LONGEST_NAME: Final = 256
+A_NAME: Final = f"1 to {LONGEST_NAME} printable characters in Unicode's form NFKC, without white space around them"
 A_TIME: Final = "a time such as 2027-01-31 or 2027-01-31T18:00:00Z"
 # For what costs more or stores data at a provider.
 Permission: TypeAlias = Literal[
@@ -23,6 +26,13 @@ Permission: TypeAlias = Literal[
     "speed",
     "store",
 ]
+
+
+def is_name(name: str) -> bool:
+    """Whether the name is distinct from every other one: a second spelling that looks the same, or an invisible
+    character, would pass for the tenant that it resembles."""
+    plain = name.isprintable() and name == name.strip() and name == unicodedata.normalize("NFKC", name)
+    return plain and 0 < len(name) <= LONGEST_NAME
 
 
 def read_moment(given: Any) -> datetime:

@@ -57,7 +57,8 @@ def check(
         refuse_missing(str(file), planned.file)
     except MeshError as error:
         fail(str(error), "NOT_INSTALLED", as_json)
-    checked = _describe(file, planned)
+    with mesh_file.checked(as_json):
+        checked = _describe(file, planned)
     if as_json:
         print(json.dumps(checked))
     else:
@@ -70,10 +71,16 @@ def _describe(file: Path, planned: MeshPlan) -> Mapping[str, Any]:
 
     from launcher.meshfile.catalog import missing_models
     from launcher.meshfile.expiry import written
-    from launcher.meshfile.keys import KeysFile
+    from launcher.meshfile.keys import KeysError, KeysFile
+    from launcher.meshfile.marks import read_marked
+    from launcher.meshfile.problems import BadMeshFile
 
     now = datetime.now(UTC)
-    keys = KeysFile.of_mesh(file).keys() if planned.file.tenants or planned.file.tenants_file else []
+    try:
+        keys = KeysFile.of_mesh(file).checked() if planned.file.tenants or planned.file.tenants_file else []
+    except KeysError as error:
+        where = read_marked(planned.text).problem(("tenants_file",), str(error))
+        raise BadMeshFile(str(file), [where]) from None
     return {
         "file": str(file),
         "services": [{"name": spec.name, "address": spec.address} for spec in planned.specs],

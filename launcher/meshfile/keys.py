@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,7 +17,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NoReturn
 
-from hedgerow.tenants import read_moment
+from hedgerow.tenants import A_NAME, is_name, read_moment
 from launcher.meshfile.edit import CannotEdit, add, remove
 from launcher.meshfile.expiry import written
 from launcher.meshfile.fields import read_key
@@ -28,7 +27,6 @@ from launcher.meshfile.replacing import locked
 PREFIX = "hr-"  # by which scanners for secrets find a key that was published
 ID_DIGITS = 12  # of the SHA-256, which name a key
 _FEWEST_DIGITS = 6
-_LONGEST_NAME = 256
 _LARGEST_BYTES = 1024 * 1024
 
 
@@ -88,6 +86,12 @@ class KeysFile:
     def keys(self) -> list[Key]:
         """All keys, in the file's order. Raises `KeysError`."""
         return [key for name, tenant in self._tenants().items() for key in self._keys(name, tenant)]
+
+    def checked(self) -> list[Key]:
+        """All keys, of tenants whose names the gateway takes. Raises `KeysError`."""
+        for name in self.tenants():
+            _refuse_name(name)
+        return self.keys()
 
     def tenants(self) -> list[str]:
         return list(self._tenants())
@@ -267,10 +271,5 @@ def _near(name: str, known: list[str]) -> str:
 
 def _refuse_name(name: str) -> None:
     """Refuse a tenant's name that the gateway refuses: two spellings that look alike could be taken for one tenant."""
-    plain = name.isprintable() and name == name.strip() and name == unicodedata.normalize("NFKC", name)
-    if not plain or not 0 < len(name) <= _LONGEST_NAME:
-        raise KeysError(
-            "TENANT_UNUSABLE",
-            f"a tenant's name has 1 to {_LONGEST_NAME} printable characters in Unicode's form NFKC, without white "
-            f"space around them, got {ascii(name)[:80]}",
-        )
+    if not is_name(name):
+        raise KeysError("TENANT_UNUSABLE", f"a tenant's name has {A_NAME}, got {ascii(name)[:80]}")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
+from yaml.reader import ReaderError
 
 from launcher.meshfile.problems import Problem, Steps, dotted
 
@@ -40,7 +41,14 @@ class Marked:
 
 def read_marked(text: str) -> Marked:
     """Read one YAML document. An error of the text has its place and kind, not the line."""
-    loader, marked = yaml.SafeLoader(text), Marked()
+    marked = Marked()
+    try:
+        loader = yaml.SafeLoader(text)
+    except ReaderError as error:
+        before = text[: error.position].split("\n")
+        place = len(before), len(before[-1]) + 1
+        marked.problems.append(Problem(*place, "", f"{_NO_YAML}: a character that must not be in it"))
+        return marked
     try:
         node = loader.get_single_node()
         if node is not None:
@@ -51,8 +59,6 @@ def read_marked(text: str) -> Marked:
         marked.problems.append(Problem(*place, "", _in_words(error)))
     except RecursionError:
         marked.problems.append(Problem(1, 1, "", f"{_NO_YAML}: nested too deeply"))
-    except yaml.YAMLError:
-        marked.problems.append(Problem(1, 1, "", f"{_NO_YAML}: characters that must not be in it"))
     finally:
         loader.dispose()
     return marked

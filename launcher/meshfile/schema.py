@@ -35,7 +35,7 @@ from launcher.meshfile.fields import (
     is_loopback,
 )
 from launcher.meshfile.models import SERVICE_SETTINGS, Model, ModelName, Section, Settings, WithSettings
-from launcher.meshfile.tenants import Tenant
+from launcher.meshfile.tenants import Tenant, TenantName
 
 
 class Gateway(WithSettings):
@@ -235,7 +235,7 @@ class MeshFile(Section):
     """The whole file. Paths are relative to its folder."""
 
     models: dict[ModelName, Model] = Field(min_length=1, description="Models by the names that callers see.")
-    tenants: dict[str, Tenant] = Field(
+    tenants: dict[TenantName, Tenant] = Field(
         {}, description="Tenants by name. Without any, every program on this machine may call."
     )
     tenants_file: ExistingFile | None = Field(

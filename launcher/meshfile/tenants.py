@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
 
-from hedgerow.tenants import Permission
+from hedgerow.tenants import A_NAME, Permission, is_name
 from launcher.meshfile.expiry import Moment, written
 from launcher.meshfile.fields import CallersKeyFile, Digest, KeyNames
 from launcher.meshfile.models import Section
@@ -42,6 +42,14 @@ KeyDigests = Annotated[
     BeforeValidator(_one_or_many, json_schema_input_type=_Short | list[_Short]),
 ]
 
+
+def _as_name(name: str) -> str:
+    if not is_name(name):
+        raise ValueError(f"a name of {A_NAME}")
+    return name
+
+
+TenantName = Annotated[str, AfterValidator(_as_name)]
 
 _TOOL = r"^(\*|[A-Za-z0-9_*?-]+/.+)$"
 

@@ -86,6 +86,20 @@ async def test_expired_keys_are_named(tmp_path: Path) -> None:
     assert json.loads(out)["expired_keys"] == expired
 
 
+@pytest.mark.parametrize(
+    ("content", "problem"), [("][", "not valid YAML"), ("' a': {}", "a tenant's name has"), ("7", "are needed")]
+)
+async def test_a_file_of_tenants_that_the_gateway_refuses_is_reported(
+    content: str, problem: str, tmp_path: Path
+) -> None:
+    (tmp_path / "who.yaml").write_text(content)
+    (file := tmp_path / "mesh.yaml").write_text("models: {m: {url: http://127.0.0.1:1/v1}}\ntenants_file: who.yaml\n")
+    code, _, err = await run("check", str(file))
+    assert code == 2
+    assert err.startswith(f"{file}:2:15: tenants_file: ")
+    assert problem in err
+
+
 @pytest.mark.parametrize("model", ["a/b", "openai:model", "anthropic:model", "openrouter:model"])
 async def test_the_file_of_init_can_be_used(model: str, tmp_path: Path) -> None:
     file = tmp_path / "my mesh.yaml"

@@ -15,7 +15,6 @@ import hashlib
 import logging
 import math
 import time
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -25,6 +24,7 @@ from typing import TypeVar
 import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from hedgerow.tenants import A_NAME, is_name
 from services.gateway.admission.api_keys import ApiKeys, BadTenants
 from services.gateway.admission.quota import Allowance
 from services.gateway.cache_eligibility.settings import NO_HITS_SAID, HitSettings
@@ -43,8 +43,6 @@ from services.runtime.process import fixed
 LOCAL = "local"  # what callers without a credential are called, where they may be
 _OPEN = "`allow_anonymous` (HEDGEROW_GATEWAY_ALLOW_ANONYMOUS=true) admits every caller"
 _POLL_S = 0.4
-_LONGEST_NAME = 256
-_NAME = f"1 to {_LONGEST_NAME} printable characters in Unicode's form NFKC, without white space around them"
 _NOTHING = TenantSettings()
 _GROUPS = ("guard", "hits", "prompt")  # of settings that a tenant may have of its own
 _FILE = TypeAdapter(dict[str, TenantSettings])
@@ -133,8 +131,8 @@ class Identity:
 
     def _of_edge(self, proven: Sequence[str | bytes], known: Tenant | None) -> Tenant:
         name, *more = proven
-        if more or not isinstance(name, str) or not _is_name(name):
-            raise KeyUnknown(f"the tenant that the edge proved: one name of {_NAME} is required")
+        if more or not isinstance(name, str) or not is_name(name):
+            raise KeyUnknown(f"the tenant that the edge proved: one name of {A_NAME} is required")
         if self._local and name == LOCAL:
             raise KeyUnknown(f"the tenant that the edge proved: {name} is what callers without a credential are called")
         if known and known.name != name:
@@ -189,8 +187,8 @@ class Identity:
     def _use(self, settings: Mapping[str, TenantSettings]) -> None:
         """Take these tenants and their keys. Raises `BadTenants` for a key of two, and for a name that is none."""
         for name in settings:
-            if not _is_name(name):
-                raise BadTenants(f"tenants: a name of {_NAME}, got {shorten(ascii(name))}")
+            if not is_name(name):
+                raise BadTenants(f"tenants: a name of {A_NAME}, got {shorten(ascii(name))}")
         keys, now = ApiKeys(settings), self._clock()
         self._keys, self._known, self._next_expiry, self._looked = keys, settings, keys.next_expiry(now), now
         self._tenants = {name: self._make(name, settings) for name in settings}
@@ -238,13 +236,6 @@ class Identity:
         for name in read.keys() & self._settings.keys():
             raise BadTenants(f"tenants_file: {name}: is in the setting `tenants` already")
         return {**self._settings, **read}
-
-
-def _is_name(name: str) -> bool:
-    """Whether the name is distinct from every other one: a second spelling that looks the same, or an invisible
-    character, would pass for the tenant that it resembles."""
-    plain = name.isprintable() and name == name.strip() and name == unicodedata.normalize("NFKC", name)
-    return plain and 0 < len(name) <= _LONGEST_NAME
 
 
 def _but_for(ours: _Settings, own: _Settings) -> _Settings:

@@ -183,6 +183,11 @@ WRONG = [
         "3:25: gateway.settings.log_level: no NUL, which no setting of a process can hold",
     ),
     ("[" * 500, "1:1: not valid YAML: nested too deeply"),
+    ("models:\n  a: \x07", "2:6: not valid YAML: a character that must not be in it"),
+    (
+        "models: {a: x/y}\ntenants: {' t': {key_env: CALLER_KEY}}",
+        "2:11: tenants. t: a name of 1 to 256 printable characters",
+    ),
     ("models: {a: x/y", "1:16: not valid YAML: expected ',' or '}'"),
     (
         "models:\n  a: x/y\n b: x/z",
