@@ -18,6 +18,7 @@ CONVERSATION = ("messages", "system", "input", "instructions")  # the fields' na
 _OF_CONVERSATION = re.compile(r"(messages|system|input)\[|instructions$")
 _OF_APPLICATION = {"tools": re.compile(r"tools\["), "system": re.compile(r"system\[|instructions$")}
 _SEALED = re.compile(r"\.(signature|data|encrypted_content)$")
+_READ = {"input_text": "text", "output_text": "text", "text": "text", "refusal": "refusal"}  # of parts, by their type
 FORM = ("response_format", "structured_outputs", "output_config.format", "text.format")  # likewise
 
 
@@ -71,10 +72,16 @@ def _is_rewritten(context: RequestContext) -> bool:
 
 
 def _are_together(parts: list[Any], masked_texts: Collection[str]) -> bool:
-    """Whether several parts form one of these texts together."""
-    pieces = [part.get("text") or part.get("refusal") for part in parts if isinstance(part, dict)]
-    said = [piece for piece in pieces if isinstance(piece, str) and piece]
-    return len(said) > 1 and any(between.join(said) in masked_texts for between in ("", "\n"))
+    """Whether several parts form one of these texts together. The gateway joins the texts of `_READ`, and where there
+    are none, those of all parts by lines."""
+    given = [part for part in parts if isinstance(part, dict)]
+    read = [part.get(_READ.get(str(part.get("type")), "")) for part in given]
+    lines = [part.get("text") or part.get("refusal") for part in given]
+    for between, texts in (("", read), ("\n", lines)):
+        said = [text for text in texts if isinstance(text, str) and text]
+        if len(said) > 1 and between.join(said) in masked_texts:
+            return True
+    return False
 
 
 def unread_texts(original: chat_pb2.Original, also: Collection[str] = ()) -> Iterator[tuple[str, str]]:

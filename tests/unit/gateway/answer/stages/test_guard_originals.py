@@ -75,14 +75,18 @@ async def test_a_conversation_with_private_data_in_such_a_field_is_the_gateways(
     ("turns", "stays"),
     [
         pytest.param([["Hi."], ["Hi. ", MINE]], False, id="a masked text of several parts"),
+        pytest.param([["Hi. ", None, MINE]], False, id="a masked text around a part of another type"),
         pytest.param([["Hi."], [f"Hi. {MINE}"]], True, id="a text that is in a masked one"),
     ],
 )
-async def test_items_of_responses_stay_where_the_masked_texts_are_whole(turns: list[list[str]], stays: bool):
-    items = [{"role": "user", "content": [{"type": "input_text", "text": text} for text in parts]} for parts in turns]
+async def test_items_of_responses_stay_where_the_masked_texts_are_whole(turns: list[list[str | None]], stays: bool):
+    contents = [
+        [{"type": "input_text" if text else "input_note", "text": text or "?"} for text in turn] for turn in turns
+    ]
+    items = [{"role": "user", "content": content} for content in contents]
     own = chat_pb2.Original(api=chat_pb2.API_RESPONSES, body=json.dumps({"input": items}).encode())
     scene = guarded(personal="mask")
-    await scene.final(messages=said(*map("".join, turns)), original=own)
+    await scene.final(messages=said(*("".join(filter(None, turn)) for turn in turns)), original=own)
     assert ("input" in json.loads(scene.llms["small"].requests[0].original.body)) == stays
 
 
