@@ -184,6 +184,8 @@ def _chosen(
             return up_plans.of_given(given, models, folder, share=share), folder
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
+    if given.otlp_endpoint:
+        _refuse_no_url(given.otlp_endpoint)
     if not find_spec("vllm"):
         fail("vllm is not installed; install it with: pip install 'hedgerow[demo]'" if demo else NOTHING)
     folder, ports, traces = state_dir or running.state_of(None), given.base_port, given.otlp_endpoint
@@ -191,6 +193,15 @@ def _chosen(
     if demo and demo.mesh:
         return up_plans.with_replicas(pulled, ports, folder, demo.replicas, traces, demo.tls), folder
     return up_plans.alone(pulled, ports, folder, traces), folder
+
+
+def _refuse_no_url(endpoint: str) -> None:
+    from launcher.meshfile.fields import http_url
+
+    try:
+        http_url(endpoint)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--otlp-endpoint") from None
 
 
 def _file_here(context: typer.Context, model: list[str] | None) -> Path | None:

@@ -135,7 +135,8 @@ def _is_set_where_needed(name: str, info: ValidationInfo) -> str:
     return _is_set(name, info) if _surroundings(info).keys_needed else name
 
 
-def _is_http(url: str) -> str:
+def http_url(url: str) -> str:
+    """The URL. Raises ValueError for what cannot be asked over HTTP, with a text that says nothing of it."""
     try:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -208,7 +209,7 @@ def _adds_context(name: str) -> str:
     return name
 
 
-HttpUrl = Annotated[str, AfterValidator(_is_http)]
+HttpUrl = Annotated[str, AfterValidator(http_url)]
 HttpUrls = Annotated[list[HttpUrl], BeforeValidator(_one_or_many, json_schema_input_type=str | list[str])]
 RedisUrl = Annotated[str, AfterValidator(_is_redis)]
 Port = Annotated[int, Field(ge=1, le=LAST_PORT)]
