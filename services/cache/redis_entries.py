@@ -140,7 +140,8 @@ class RedisEntries:
         ]
 
     async def thin(self, client: Redis, tenant: str) -> int | None:
-        """Evict some entries of a tenant with too many for one removal, and return how many; None: they are not."""
+        """Evict some entries of a tenant that has too many for one removal. Returns how many; None where it has few, or
+        Redis refuses."""
         pipeline: Any = client.pipeline(transaction=False)
         pipeline.eval(THIN, 0, tenant, _THINNED)
         (reply,) = await pipeline.execute(raise_on_error=False)
@@ -177,7 +178,8 @@ class RedisEntries:
         return [None if is_refused(reply) else self._entry(key, reply) for key, reply in zip(keys, rows, strict=True)]
 
     async def _measure(self, client: Redis) -> None:
-        self.max_bytes = int(_SHARE * (await client.info("memory")).get("maxmemory", 0))  # some services do not say it
+        memory = await client.info("memory")
+        self.max_bytes = int(_SHARE * memory.get("maxmemory", 0))  # not every compatible service names it
 
     def _script(self, change: Put | Tighten | Removal) -> tuple[str, tuple[object, ...]]:
         if isinstance(change, Tighten):

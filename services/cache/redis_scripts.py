@@ -202,8 +202,9 @@ return {{sequence, entries}}
 """
 )
 
-# ARGV: tenant, most entries. Evicts so many of a tenant with more, as `make_room` does. All else waits for a script: so
-# a tenant is removed in such steps, and in `DELETE_TENANT` at last. Returns how many went; -1 where it has no more.
+# ARGV: tenant, most entries. Evicts so many of a tenant with more, as `make_room` does. Redis answers no other call
+# during a script, so a large tenant is removed in such steps before `DELETE_TENANT`. Returns how many went; -1 where it
+# has no more.
 THIN = (
     _COMMON
     + f"""

@@ -12,7 +12,7 @@ from services.runtime.deadline import Clock
 @dataclass(slots=True)
 class Output:
     """Appended to as messages come. `prefix` is a part of the text that the client already has. `logprobs`: of its
-    tokens; an answer gives those of its last event, which then need not be copied at its end."""
+    tokens; the ledger passes the field of the final event, so that they need not be copied at the end."""
 
     clock: Clock
     logprobs: MutableSequence[chat_pb2.TokenLogprob] = field(default_factory=list)

@@ -31,8 +31,7 @@ def _omitted(final: pb.Final) -> str:
 
 
 def size_of_answer(final: pb.Final) -> int:
-    """The size of an answer's objects, for `aside`. One that its caller wanted log-probabilities with may have a
-    hundred thousand of them."""
+    """The size of an answer's objects, for `aside`: it may have a hundred thousand log-probabilities."""
     alternatives = len(final.logprobs[0].top) if final.logprobs else 0
     return size_of(len(final.logprobs) * (1 + alternatives) + len(final.tool_calls))
 

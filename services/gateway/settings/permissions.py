@@ -156,7 +156,7 @@ _known_rules = lru_cache(_MOST_KNOWN)(_rules)
 
 
 def choices(original: chat_pb2.Original) -> int:
-    """How many answers a request asks for: of other APIs it is no field, and may be anything."""
+    """How many answers a request asks for. APIs other than chat completions have no field `n`: nothing checks it."""
     chat = original.api == chat_pb2.API_CHAT_COMPLETIONS
     return int(float(original.untranslated.get("n", 1))) if chat else 1  # JSON has 2.0 for 2
 

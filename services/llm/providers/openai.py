@@ -69,8 +69,8 @@ class OpenAIEngine(ProviderEngine):
         return self._first(generate, request, deadline) if first else generate(request, deadline)
 
     async def _first(self, generate: Generate, request: Request, deadline: Deadline) -> AsyncGenerator[Chunk, None]:
-        """The answer to a chat completion before one has come. Mistral's API refuses to be asked for the usage, which
-        it reports anyhow; others do where a request has some other field."""
+        """The answer to a chat completion, until it is known whether the provider may be asked for the usage. Mistral's
+        API refuses that and reports the usage anyhow; others refuse some other option of the caller's."""
         counted = True
 
         async def uncounted(refused: RequestRefused) -> Request | None:

@@ -1,7 +1,7 @@
 """Why bytes are not a message: finds the field at fault, so that INVALID_ARGUMENT can name it.
 
-protobuf itself says only that parsing failed. A longer message may have 100,000 fields, which take the event loop 0.2 s
-to look through: its error names the message alone.
+protobuf itself says only that parsing failed. A message beyond 32 KiB is not searched, because 100,000 fields take the
+event loop 0.2 s: its error names the message alone.
 Source: the wire format, https://protobuf.dev/programming-guides/encoding/
 """
 
