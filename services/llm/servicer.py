@@ -63,7 +63,7 @@ class LLMServicer:
         self, request: llm_pb2.GenerateRequest, call: Call
     ) -> AsyncGenerator[llm_pb2.GenerateResponse, None]:
         model, tenant = self._engine.describe(), unquote(call.header(TENANT_HEADER) or "")
-        size = max(size_of_conversation(request.messages), size_in(request.original.body))
+        size = max(size_of_conversation(request.messages, request.tools), size_in(request.original.body))
         wanted, omitted = await aside(tenant, size, partial(_read, request, tenant, model))
         recorder = Recorder(call.span, model, wanted)
         try:

@@ -48,9 +48,10 @@ def size_of_text(length: int) -> int:
     return length * LARGE_BYTES // _LONG_BYTES
 
 
-def size_of_conversation(messages: Sequence[Any]) -> int:
-    """The size of the messages of a request, with their parts and calls: a message may have hundreds."""
-    size = size_of(len(messages))
+def size_of_conversation(messages: Sequence[Any], tools: Sequence[Any] = ()) -> int:
+    """The size of the messages of a request, with their parts and calls: a message may have hundreds. And of its tools,
+    whose schemas are parsed."""
+    size = size_of(len(messages)) + sum(len(tool.parameters) for tool in tools)
     if size > LARGE_BYTES:
         return size
     return size + size_of(sum(len(message.parts) + len(message.tool_calls) for message in messages))

@@ -20,7 +20,6 @@ from typing import TypeVar
 from opentelemetry.trace import Span
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission import tools
 from services.gateway.admission.control import SIZE_S, AdmissionControl
 from services.gateway.admission.effective_options import Budget, budget_of, note_asked, with_token_limit
 from services.gateway.admission.identity import Tenant
@@ -127,8 +126,7 @@ class Preparation:
 
     async def aside(self, request: pb.GenerateRequest, tenant: Tenant, work: Callable[[], T]) -> T:
         """The result of `work`, which looks at all of a request, beside the event loop where the request is large."""
-        size = size_of_conversation(request.messages) + tools.size(request.tools)  # whose schemas are parsed
-        size = max(size, size_in(request.original.body))
+        size = max(size_of_conversation(request.messages, request.tools), size_in(request.original.body))
         self._admission.spend(tenant, size * SIZE_S)
         return await aside(tenant.name, size, work)
 

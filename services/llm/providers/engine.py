@@ -28,7 +28,7 @@ from services.llm.providers.transport.client import ProviderClient
 from services.llm.providers.transport.opening import open_wire
 from services.llm.providers.transport.reply import ReplyLimits
 from services.llm.providers.transport.wire import Broken, TooLong, Wire
-from services.runtime.aside import aside, size_in, size_of, size_of_text
+from services.runtime.aside import aside, size_in, size_of_conversation, size_of_text
 from services.runtime.deadline import Deadline
 from services.runtime.errors import NotSupported, ServiceError
 from services.runtime.security.secrets import Url
@@ -107,7 +107,7 @@ class ProviderEngine(ABC):
         own = request.original if self._model.reads(request) else None
         given = request.original
         written = size_in(given.body) if given else size_of_text(sum(len(each.content) for each in request.messages))
-        size = max(size_of(len(request.messages)), written)
+        size = max(size_of_conversation(request.messages, request.tools), written)
         body = await aside(request.tenant, size, partial(self._posted, request, own))
         answer = self._answer(request)
         answer.relays = own is not None

@@ -7,11 +7,12 @@ import uuid
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from services.llm.config import LlmSettings
 from services.llm.dialects.openai_request import to_tools
-from services.llm.engine import Chunk, Feature, Load, Message, Model, Progress, Request, Sampling, Tool, ToolChoice
+from services.llm.engine import Chunk, Feature, Load, Message, Model, Progress, Request, Sampling, Tool
 from services.llm.errors import BadEngineSettings, EngineBusy, EngineDown
 from services.llm.vllm import load
 from services.llm.vllm.args import BOUNDED
@@ -24,6 +25,7 @@ from services.llm.vllm.parsers import Parsers, found
 from services.llm.vllm.reading import UnreadableOutput
 from services.llm.vllm.tally import StatsKeeper, TokenTally
 from services.llm.vllm.warmup import warm_up
+from services.runtime.aside import aside, size_of_conversation
 from services.runtime.deadline import Deadline
 from services.runtime.errors import ContextExceeded, Unavailable
 
@@ -88,7 +90,9 @@ class VllmEngine:
             yield tally.interrupted()
 
     async def count_tokens(self, messages: tuple[Message, ...], tools: tuple[Tool, ...], deadline: Deadline) -> int:
-        return len((await self._render(*self._parsers.shown(messages, tools, ToolChoice())))["prompt_token_ids"])
+        request = Request(messages, tools=tools)
+        shown, definitions, _ = await self._shown(request)
+        return len((await self._render(request, shown, definitions, {}))["prompt_token_ids"])
 
     def describe(self) -> Model:
         return self._model
@@ -113,7 +117,9 @@ class VllmEngine:
 
     async def _structured(self, request: Request, deadline: Deadline) -> Any:
         """vLLM's word for the request's constraint, once it is known to be one, and little work."""
-        constraint = request.constraint or self._parsers.constraint(request)
+        size = size_of_conversation((), request.tools)
+        of_calls = partial(self._parsers.constraint, request)
+        constraint = request.constraint or await aside(request.tenant, size, of_calls)
         if constraint is None:
             return None
         if self._constraints:
@@ -122,26 +128,30 @@ class VllmEngine:
         return await asyncio.to_thread(structured_outputs, constraint, config, tokenizer)
 
     async def _prompt(self, request: Request, own: VllmFields) -> Any:
-        messages, tools = self._parsers.shown(request.messages, request.tools, request.tool_choice)
+        await check_pictures(request.messages, self._max_pixels, request.tenant)
+        shown, tools, size = await self._shown(request)
         context = self._model.context_tokens
         most = self._engine.get_tokenizer().max_chars_per_token
-        size = characters(messages) + len(request.prefix) + sum(len(tool.parameters) for tool in tools)
         if size > (context - 1) * most:  # cannot fit, so do not spend seconds on counting its tokens
             raise ContextExceeded.of(context, -(-size // most), at_least=True)
-        check_pictures(request.messages, self._max_pixels)
-        prompt = await self._render(messages, tools, request.prefix, request.cache_salt, own.template)
+        prompt = await self._render(request, shown, tools, own.template)
         tokens = len(prompt["prompt_token_ids"])
         if tokens >= context:  # at least one token to answer with
             raise ContextExceeded.of(context, tokens)
         return prompt
 
+    async def _shown(self, request: Request) -> tuple[list[dict[str, Any]], list[dict[str, Any]], int]:
+        """The conversation and its tools as the chat template takes them, and how many characters they have."""
+
+        def shown() -> tuple[list[dict[str, Any]], list[dict[str, Any]], int]:
+            messages, tools = self._parsers.shown(request.messages, request.tools, request.tool_choice)
+            size = characters(messages) + len(request.prefix) + sum(len(tool.parameters) for tool in tools)
+            return to_chat(messages, request.prefix, request.cache_salt), to_tools(tools), size
+
+        return await aside(request.tenant, size_of_conversation(request.messages, request.tools), shown)
+
     async def _render(
-        self,
-        messages: tuple[Message, ...],
-        tools: tuple[Tool, ...],
-        prefix: str = "",
-        salt: str = "",
-        own: Mapping[str, Any] | None = None,
+        self, request: Request, shown: list[dict[str, Any]], tools: list[dict[str, Any]], own: Mapping[str, Any]
     ) -> Any:
         """The model's own chat template, then tokens: vLLM does both in a thread.
 
@@ -150,19 +160,17 @@ class VllmEngine:
         from vllm.exceptions import VLLMClientError
         from vllm.renderers.params import ChatParams
 
-        conversation = to_chat(messages, prefix, salt)
         if self._engine.errored:
             raise Unavailable("the engine is down")
-        template_options = {"add_generation_prompt": not prefix, "continue_final_message": bool(prefix)}
-        chat = ChatParams(
-            chat_template_kwargs={**(own or {}), **template_options, **({"tools": to_tools(tools)} if tools else {})}
-        )
+        begun = bool(request.prefix)
+        template_options = {"add_generation_prompt": not begun, "continue_final_message": begun}
+        chat = ChatParams(chat_template_kwargs={**own, **template_options, **({"tools": tools} if tools else {})})
         try:
-            _, (prompt,) = await self._engine.renderer.render_chat_async([conversation], chat, self._tokenize)
+            _, (prompt,) = await self._engine.renderer.render_chat_async([shown], chat, self._tokenize)
         except VLLMClientError as error:
             raise template_refusal(error) from None
         except ValueError as error:
-            raise (unreadable_media() if has_media(messages) else error) from None
+            raise (unreadable_media() if has_media(request.messages) else error) from None
         return prompt
 
 

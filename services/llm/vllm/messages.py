@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from functools import partial
 from io import BytesIO
 from typing import Any
 
 from services.llm.dialects.openai_request import to_messages
 from services.llm.engine import Message
+from services.runtime.aside import LARGE_BYTES, aside
 from services.runtime.errors import InvalidInput
 
 
@@ -51,8 +53,14 @@ def _media(conversation: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 _FORMATS = ("PNG", "JPEG", "WEBP", "GIF")
 
 
-def check_pictures(messages: tuple[Message, ...], most_pixels: int) -> None:
-    """Raise InvalidInput for what is no picture, and for one that would take too much memory."""
+async def check_pictures(messages: tuple[Message, ...], most_pixels: int, tenant: str) -> None:
+    """Raise InvalidInput for what is no picture, and for one that would take too much memory. Beside the event loop: a
+    header may have 100,000 chunks, or compressed ones."""
+    if has_media(messages):
+        await aside(tenant, LARGE_BYTES + 1, partial(_check_all, messages, most_pixels))
+
+
+def _check_all(messages: tuple[Message, ...], most_pixels: int) -> None:
     for index, message in enumerate(messages):
         for number, part in enumerate(message.parts):
             if part.kind == "image":

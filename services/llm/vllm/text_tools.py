@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import groupby
 
 from services.llm.dialects.openai_request import to_tools
-from services.llm.engine import Constraint, Message, Request, Tool, ToolCall
+from services.llm.engine import Constraint, Message, Part, Request, Tool, ToolCall
 from services.llm.vllm import forced_calls
 
 BEGIN, END = "<tool_call>", "</tool_call>"
@@ -77,16 +78,11 @@ def _written(call: ToolCall) -> str:
 
 def _joined(messages: Iterable[Message]) -> Iterable[Message]:
     """The messages with consecutive turns of the user joined: many templates accept no two turns of one role."""
-    last: Message | None = None
-    for message in messages:
-        if last and last.role == message.role == "user" and not (last.parts or message.parts):
-            last = replace(last, content=f"{last.content}\n{message.content}")
-            continue
-        if last:
-            yield last
-        last = message
-    if last:
-        yield last
+    for text, run in groupby(messages, lambda message: message.role == "user" and not message.parts):
+        if text:
+            yield Message("user", "\n".join(message.content for message in run))
+        else:
+            yield from run
 
 
 def _shown(tools: tuple[Tool, ...]) -> str:
@@ -100,6 +96,6 @@ def _instructed(messages: tuple[Message, ...], text: str, *, takes_system: bool)
     if takes_system and first.role != "system":
         return (Message("system", text), *messages)
     if first.parts:
-        return (Message(first.role, text), *messages) if takes_system else messages
+        return (replace(first, parts=(Part("text", text), *first.parts)), *rest)
     joined = f"{first.content}\n\n{text}" if first.role == "system" else f"{text}\n\n{first.content}"
     return (replace(first, content=joined), *rest)

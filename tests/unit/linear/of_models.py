@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 
 from services.llm import relayed_usage, untranslated
 from services.llm.dialects import chat_as_messages, events
+from services.llm.engine import Message
 from services.llm.providers import context, meanings, openai
 from services.llm.providers.transport.sse import EventParser
 from services.llm.vllm.forced_calls import ListedCalls
+from services.llm.vllm.text_tools import as_text
 from tests.unit.linear.reader import Reader, whole
 
 
@@ -42,6 +44,9 @@ WHOLE: Mapping[str, Reader] = {
 STREAMED: Mapping[str, Reader] = {
     "calls in a list": _calls,
     "server-sent events": _events,
+}
+GATHERED: Mapping[str, Reader] = {
+    "turns of a user": lambda pieces: as_text(tuple(Message("user", each) for each in pieces), (), takes_system=True),
 }
 PLAIN: Mapping[str, str] = {
     "calls in a list": '[{"name": "search", "parameters": {"q": "hedges"}}]',

@@ -56,7 +56,7 @@ STREAMED: Mapping[str, Reader] = {
     **of_gateway.STREAMED,
     **of_models.STREAMED,
 }
-GATHERED: Mapping[str, Reader] = of_answers.GATHERED
+GATHERED: Mapping[str, Reader] = {**of_answers.GATHERED, **of_models.GATHERED}
 READERS: Mapping[str, Reader] = {**WHOLE, **STREAMED, **GATHERED}
 # A text that a reader takes as it should be, where that is more than a few sentences.
 PLAIN: Mapping[str, str] = {**of_gateway.PLAIN, **of_models.PLAIN}

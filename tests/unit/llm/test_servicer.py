@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -215,9 +216,9 @@ async def test_cached_tokens_are_reported_only_where_they_cannot_be_other_tenant
     assert replies[-1].finish.billed_cached_tokens == 64, "the cost follows what the provider bills"
 
 
-@pytest.mark.parametrize(("messages", "large"), [(10, False), (2_000, True)])
-async def test_a_conversation_of_many_messages_is_translated_beside_the_event_loop(
-    monkeypatch: pytest.MonkeyPatch, messages: int, large: bool
+@pytest.mark.parametrize(("messages", "schemas", "large"), [(10, 1, False), (2_000, 1, True), (10, 10, True)])
+async def test_a_conversation_of_many_messages_or_large_tools_is_translated_beside_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch, messages: int, schemas: int, large: bool
 ) -> None:
     threads = list[int]()
 
@@ -226,8 +227,10 @@ async def test_a_conversation_of_many_messages_is_translated_beside_the_event_lo
         return to_request(request, tenant)
 
     monkeypatch.setattr("services.llm.servicer.to_request", translated)
-    asked = llm_pb2.GenerateRequest(messages=[HI] * messages)
-    servicer = LLMServicer(_Caching(False))  # type: ignore[arg-type]
+    schema = json.dumps({"title": "t" * 7_000})
+    tools = [chat_pb2.Tool(name=f"tool_{number}", parameters=schema) for number in range(schemas)]
+    asked = llm_pb2.GenerateRequest(messages=[HI] * messages, tools=tools)
+    servicer = LLMServicer(_Caching(False, frozenset({Feature.TOOLS})))  # type: ignore[arg-type]
     assert [reply.text async for reply in servicer.Generate(asked, CALL)] == ["Hi."]
     assert (threads != [threading.get_ident()]) is large
 

@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from threading import get_ident
 from typing import Any
 
 import pytest
 
-from services.llm.engine import Constraint, Finish, FinishReason, Message, Original, Request, Sampling, Usage
+from services.llm.dialects.openai_request import to_body
+from services.llm.engine import (
+    Constraint,
+    Finish,
+    FinishReason,
+    Message,
+    Original,
+    Request,
+    Sampling,
+    Tool,
+    ToolCall,
+    Usage,
+)
 from services.llm.errors import RequestRefused
+from services.llm.providers import openai
 from services.llm.providers.transport.wire import Broken
 from services.runtime.deadline import Deadline
 from services.runtime.errors import ContextExceeded, InvalidInput, NotSupported
@@ -41,6 +55,27 @@ async def test_only_fields_that_the_request_sets_are_sent() -> None:
     await answer(provider)
     assert provider.body.keys() == {"model", "messages", "stream", "stream_options"}
     assert provider.requests[-1].headers["authorization"] == f"Bearer {KEY}"
+
+
+async def test_a_body_of_many_calls_or_large_tools_is_made_beside_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads = list[int]()
+
+    def made(*given: Any) -> dict[str, Any]:
+        threads.append(get_ident())
+        return to_body(*given)
+
+    monkeypatch.setattr(openai, "to_body", made)
+    calls = tuple(ToolCall(f"call_{number}", "f", "{}") for number in range(100))
+    tools = tuple(Tool(f"tool_{number}", parameters=json.dumps({"title": "t" * 7_000})) for number in range(10))
+    for messages, offered in (
+        (HELLO, ()),
+        (HELLO + (Message("assistant", tool_calls=calls),) * 20, ()),
+        (HELLO, tools),
+    ):
+        await answer(SimulatedProvider(), Request(messages, tools=offered))
+    assert [thread == get_ident() for thread in threads] == [True, False, False]
 
 
 MISTRALS = {  # https://api.mistral.ai/v1

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from io import BytesIO
+from threading import get_ident
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -23,9 +25,18 @@ def asked(*data: bytes) -> tuple[Message, ...]:
     return (Message("system", "Be brief."), Message("user", parts=parts))
 
 
-def test_pictures_of_the_four_kinds_are_taken() -> None:
-    check_pictures(asked(*(picture(10, 10, kind) for kind in ("PNG", "JPEG", "WEBP", "GIF"))), 100)
-    check_pictures((Message("user", "Why?"),), 1)
+async def test_pictures_of_the_four_kinds_are_taken_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads, opened = set[int](), Image.open
+
+    def open_(*given: Any, **named: Any) -> Image.Image:
+        threads.add(get_ident())
+        return opened(*given, **named)
+
+    monkeypatch.setattr(Image, "open", open_)
+    await check_pictures(asked(*(picture(10, 10, kind) for kind in ("PNG", "JPEG", "WEBP", "GIF"))), 100, "acme")
+    await check_pictures((Message("user", "Why?"),), 1, "acme")
+    assert threads
+    assert get_ident() not in threads
 
 
 @pytest.mark.parametrize(
@@ -38,6 +49,6 @@ def test_pictures_of_the_four_kinds_are_taken() -> None:
         (png(20_000, 20_000, b""), r"\.image: (at most 100 pixels|a PNG)"),  # a header alone, of 400 million pixels
     ],
 )
-def test_anything_else_is_refused_before_it_is_decoded(data: bytes, message: str) -> None:
+async def test_anything_else_is_refused_before_it_is_decoded(data: bytes, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
-        check_pictures(asked(data), 100)
+        await check_pictures(asked(data), 100, "acme")

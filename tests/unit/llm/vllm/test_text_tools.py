@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from llguidance import LLMatcher, LLTokenizer, grammar_from
 
-from services.llm.engine import Message, Request, Tool, ToolCall
+from services.llm.engine import Message, Part, Request, Tool, ToolCall
 from services.llm.vllm import text_tools
 from services.llm.vllm.reading import AnswerPiece, PlainReading, TaggedReading
 
@@ -76,6 +76,10 @@ def test_a_template_without_system_messages_has_them_in_the_first_turn() -> None
     assert converted.role == "user"
     assert converted.content.startswith("# Tools\n")
     assert converted.content.endswith("\n\nHello.")
+    picture = Part("image", data=b"png")
+    (converted,) = text_tools.as_text((Message("user", parts=(picture,)),), (WEATHER,), takes_system=False)
+    assert converted.parts[0].text.startswith("# Tools\n")
+    assert converted.parts[1:] == (picture,)
 
 
 def test_calls_and_their_results_are_texts_of_turns_that_every_template_has() -> None:
