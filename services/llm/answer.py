@@ -81,7 +81,7 @@ class Answer(ABC):
             except (BadEvent, *_NOT_AS_IT_SHOULD_BE):
                 self.broken = True
             else:
-                self._unsent += [event.replace("\n", " ")] if self.relays else []  # one line of the caller's stream
+                self._unsent += [event] if self.relays else []
             tokens += more.pieces > before
         self._tokens += tokens
         chunk = more.chunk(tokens)

@@ -116,16 +116,6 @@ def test_logprobs_that_json_cannot_carry_break_no_answer(logprobs: str, read: li
     assert ([each.logprob for each in chunk.logprobs], chunk.text, reason) == (read, "ab", FinishReason.STOP)
 
 
-def test_an_event_of_several_lines_is_relayed_as_one() -> None:
-    chunk = answer().add([json.dumps(json.loads(event(0, content="a\nb")), indent=1)])
-    assert chunk
-    assert (chunk.text, "\n" in chunk.relayed[0], json.loads(chunk.relayed[0])["choices"][0]["delta"]) == (
-        "a\nb",
-        False,
-        {"content": "a\nb"},
-    )
-
-
 def test_thoughts_and_text_in_a_list_of_parts_are_separated() -> None:
     thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "Small"}, {"type": "text", "text": " talk."}]}
     reference = {"type": "reference", "reference_ids": [1]}
