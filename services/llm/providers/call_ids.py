@@ -12,7 +12,7 @@ from functools import partial
 
 from services.llm.engine import Chunk, Message, Request
 from services.llm.errors import RequestRefused
-from services.llm.providers.second_attempt import Generate, repeated
+from services.llm.providers.second_attempt import Generate, is_one_of, repeated
 from services.runtime.aside import aside, size_in
 from services.runtime.deadline import Deadline
 
@@ -28,9 +28,9 @@ def generate(generate: Generate, request: Request, deadline: Deadline) -> AsyncG
 
 
 async def _with_other_ids(request: Request, refused: RequestRefused) -> Request | None:
-    said, own = refused.message.lower(), request.original
-    if not any(all(word in said for word in words) for words in _REFUSALS):
+    if not is_one_of(refused, _REFUSALS):
         return None
+    own = request.original
     if own and own.api == "chat_completions":
         body = await aside(request.tenant, size_in(own.body), partial(_body, own.body))
         own = replace(own, body=body)

@@ -16,7 +16,7 @@ from typing import Any
 
 from services.llm.engine import Chunk, Original, Request
 from services.llm.errors import RequestRefused
-from services.llm.providers.second_attempt import Generate, repeated
+from services.llm.providers.second_attempt import Generate, is_one_of, repeated
 from services.runtime.aside import aside, size_in
 from services.runtime.deadline import Deadline
 
@@ -44,8 +44,7 @@ def generate(generate: Generate, request: Request, deadline: Deadline) -> AsyncG
 
 
 async def _without_thoughts(request: Request, own: Original, refused: RequestRefused) -> Request | None:
-    said = refused.message.lower()
-    if not any(all(word in said for word in words) for words in _REFUSALS[own.api]):
+    if not is_one_of(refused, _REFUSALS[own.api]):
         return None
     body = await aside(request.tenant, size_in(own.body), partial(_changed, own.body, _WITHOUT[own.api]))
     return replace(request, original=replace(own, body=body))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import aclosing
 
 from services.llm.engine import Chunk, Request
@@ -29,3 +29,9 @@ async def repeated(
     async with aclosing(generate(repaired, deadline)) as chunks:
         async for chunk in chunks:
             yield chunk
+
+
+def is_one_of(refused: RequestRefused, known: Iterable[Iterable[str]]) -> bool:
+    """Whether a refusal has all words of one of the `known` ones."""
+    said = refused.message.lower()
+    return any(all(word in said for word in words) for words in known)
