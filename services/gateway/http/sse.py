@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 CONTENT_TYPE = b"text/event-stream; charset=utf-8"
@@ -16,6 +17,7 @@ PING = b": ping\n"
 DONE = b"data: [DONE]\n\n"
 _LONG = 64  # elements of an array
 Join = Callable[[Iterable[str]], str]
+Write = Callable[[object], bytes]
 _MALFORMED = (
     AttributeError,
     KeyError,
@@ -37,13 +39,14 @@ def compact(value: object) -> bytes:
     return _JSON.encode(value).encode()
 
 
-def in_steps(value: object) -> bytes:
+def in_steps(value: object, write: Write = compact) -> bytes:
     """The same of a large value. Between two elements of a long array a thread lets the event loop run."""
     if isinstance(value, dict):
-        return b"{" + b",".join([compact(name) + b":" + in_steps(each) for name, each in value.items()]) + b"}"
+        return b"{" + b",".join([write(name) + b":" + in_steps(each, write) for name, each in value.items()]) + b"}"
     if isinstance(value, list):
-        return b"[" + b",".join(map(compact if len(value) > _LONG else in_steps, value)) + b"]"
-    return compact(value)
+        step = write if len(value) > _LONG else partial(in_steps, write=write)
+        return b"[" + b",".join(map(step, value)) + b"]"
+    return write(value)
 
 
 def event(data: Mapping[str, Any]) -> bytes:

@@ -7,13 +7,13 @@ from typing import Any
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.http import sse
 from services.gateway.http.dialects.chat_answer import logprobs
 from services.gateway.http.dialects.responses_relay import RelayedResponse
 from services.gateway.http.errors import ErrorResponse
-from services.gateway.http.report import adds_words, found, report
+from services.gateway.http.report import adds_words, found, report, size_of_answer
 from services.gateway.http.request_options import RequestOptions
-from services.gateway.http.sse import GrowingTexts
+from services.gateway.http.sse import GrowingTexts, Write, compact, in_steps
+from services.runtime.aside import LARGE_BYTES
 
 _INCOMPLETE = {
     chat_pb2.FINISH_REASON_LENGTH: "max_output_tokens",
@@ -34,6 +34,7 @@ class ResponseWriter:
         self._growing = GrowingTexts()
         self._relayed, self._own_words = RelayedResponse(order.stored), False
         self._whole: dict[str, Any] = {}
+        self._write: Write = compact
 
     def chunk(self, event: pb.Event) -> bytes:
         """The bytes of an event in a stream; none for most."""
@@ -58,11 +59,12 @@ class ResponseWriter:
         """Every item is done, and so is the response."""
         data = b"" if self._whole else self.close(final)
         if self._relayed.ended:
-            return data + self._relayed.end(self._whole)
+            return data + self._relayed.end(self._whole, self._write)
         return data + self._event(f"response.{self._whole['status']}", response=self._whole)
 
     def close(self, final: pb.Final) -> bytes:
         """The last events of a stream but one: every item is done, and the response is as `whole` has it."""
+        self._write = in_steps if size_of_answer(final) > LARGE_BYTES else compact
         if self._relayed.ended:
             self._whole = {**self._relayed.whole(), "hedgerow": report(final)}
             return b""
@@ -195,7 +197,7 @@ class ResponseWriter:
 
     def _event(self, kind: str, **fields: Any) -> bytes:
         number, self._sequence = self._sequence, self._sequence + 1
-        return sse.event({"type": kind, "sequence_number": number, **fields})
+        return b"data: " + self._write({"type": kind, "sequence_number": number, **fields}) + b"\n\n"
 
     def _response(self, final: pb.Final, items: list[dict[str, Any]]) -> dict[str, Any]:
         reason = _INCOMPLETE.get(final.finish_reason)

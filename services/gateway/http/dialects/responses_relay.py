@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from services.gateway.http import sse
-from services.gateway.http.sse import GrowingTexts
+from services.gateway.http.sse import GrowingTexts, Write, compact
 
 _BEGINS = ("response.created", "response.in_progress", "response.queued")
 _ENDS = ("response.completed", "response.incomplete")
@@ -63,7 +63,7 @@ class RelayedResponse:
             self.sequence = max(self.sequence, int(fields.get("sequence_number") or 0)) + 1
             if self._own and fields["type"] in (*_BEGINS, *_ENDS):
                 fields["response"] = {**fields["response"], **self._own}
-                event = sse.compact(fields)
+                event = compact(fields)
             if fields["type"] in _ENDS:
                 self._last = fields
             else:
@@ -72,9 +72,9 @@ class RelayedResponse:
                     self._follow(fields)
         return data
 
-    def end(self, response: Mapping[str, Any]) -> bytes:
+    def end(self, response: Mapping[str, Any], write: Write) -> bytes:
         """The end of the stream, with the whole response and its report."""
-        return sse.named({**self._last, "response": response})
+        return sse.as_written(self._last["type"], write({**self._last, "response": response}))
 
     def whole(self) -> dict[str, Any]:
         """The response in one piece; nothing where it has not ended."""
@@ -145,4 +145,4 @@ def _objects(given: Any) -> list[dict[str, Any]]:
 
 
 def _copied(given: Any) -> dict[str, Any]:
-    return dict(json.loads(sse.compact(given)))
+    return dict(json.loads(compact(given)))

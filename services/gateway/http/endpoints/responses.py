@@ -16,7 +16,7 @@ from services.gateway.http.errors import NotOffered
 from services.gateway.http.fields import Fields
 from services.gateway.http.request_options import RequestOptions, take_options
 from services.gateway.http.server.exchange import Exchange
-from services.gateway.http.sse import compact
+from services.gateway.http.sse import compact, in_steps
 from services.gateway.http.stored_responses import references
 from services.gateway.http.stored_responses.store import Owner, ResponseNotFound, ResponseStore, StoredResponse
 from services.runtime.aside import aside, size_of
@@ -50,8 +50,9 @@ class Responses:
         if (stream := _query(exchange).get("stream", "false")) != "false":
             raise InvalidInput("stream", "false: a stored response comes in one piece", stream)
         async with self._admission.admitted(exchange):
-            stored = await self._find(exchange)
-            await exchange.reply.whole(200, compact(stored.response))
+            data, tenant = await self._data(exchange), exchange.credential.tenant.name
+            written = await aside(tenant, len(data), lambda: in_steps(StoredResponse.parse(data).response))
+            await exchange.reply.whole(200, written)
 
     async def input_items(self, exchange: Exchange) -> None:
         async with self._admission.admitted(exchange):
@@ -71,9 +72,13 @@ class Responses:
             await exchange.reply.whole(200, compact({"id": response_id, "object": "response", "deleted": True}))
 
     async def _find(self, exchange: Exchange) -> StoredResponse:
+        data = await self._data(exchange)
+        return await aside(exchange.credential.tenant.name, len(data), partial(StoredResponse.parse, data))
+
+    async def _data(self, exchange: Exchange) -> bytes:
         store, response_id, whose = self._offered(), _id(exchange), _owner(exchange)
         if whose and (data := await store.get(whose, response_id)):
-            return await aside(whose.tenant, len(data), partial(StoredResponse.parse, data))
+            return data
         raise ResponseNotFound(response_id)
 
     def _offered(self) -> ResponseStore:

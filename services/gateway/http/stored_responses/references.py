@@ -60,7 +60,7 @@ async def keep(store: ResponseStore, whose: Owner, stored: StoredResponse, size:
 
 async def forget(store: ResponseStore, whose: Owner, stored: StoredResponse) -> None:
     """Remove the items of a response's output."""
-    await _few_at_once(partial(store.delete, replace(whose, kind="item")), [*stored.items])
+    await _few_at_once(partial(store.delete, replace(whose, kind="item")), stored.item_ids)
 
 
 async def _there(get: Callable[[str], Awaitable[T | None]], names: Sequence[str]) -> dict[str, T]:

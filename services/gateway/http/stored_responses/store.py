@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, Self
 
+from services.gateway.http.sse import in_steps
 from services.runtime.errors import InvalidInput, Missing, ServiceError, Unavailable, shorten
 
 _LEAST_ID = 16  # characters
@@ -47,13 +48,21 @@ class StoredResponse:
     def items(self) -> dict[str, bytes]:
         """The items of the output by their ids, as a request that names one gets it: nothing of a thought that its
         provider alone could read. An id that is short enough to be guessed or to come again names none."""
-        sent = _sent_back(self.response["output"])
-        return {name: _line(item) if item else b"null" for name, item in sent if len(name) >= _LEAST_ID}
+        return {name: in_steps(item, _line) if item else b"null" for name, item in self._named}
+
+    @property
+    def item_ids(self) -> list[str]:
+        """The ids of `items`."""
+        return [*dict(self._named)]
+
+    @property
+    def _named(self) -> list[tuple[str, dict[str, Any] | None]]:
+        return [each for each in _sent_back(self.response["output"]) if len(each[0]) >= _LEAST_ID]
 
     def serialize(self) -> bytes:
         """The response as lines of JSON, one for the response and one for each item: between two lines a thread lets
         the event loop run."""
-        return lines([self.response, *self.input])
+        return b"\n".join([in_steps(self.response, _line), *map(_line, self.input)])
 
     @classmethod
     def parse(cls, data: bytes) -> Self:
@@ -67,7 +76,7 @@ def lines(items: Iterable[dict[str, Any]]) -> bytes:
     return b"\n".join(map(_line, items))
 
 
-def _line(given: dict[str, Any]) -> bytes:
+def _line(given: object) -> bytes:
     """JSON without escapes, which are two to three times as long as letters of most alphabets. A provider may have sent
     half a surrogate pair."""
     return json.dumps(given, separators=(",", ":"), ensure_ascii=False).encode(errors="surrogatepass")

@@ -16,9 +16,11 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.http import sse
 from services.gateway.http.dialects import several
 from services.gateway.http.dialects.generating import Dialect, Generating, ReadRequest
+from services.gateway.http.dialects.responses_answer import ResponseWriter
 from services.gateway.http.dialects.several import Several
 from services.gateway.http.fields import Fields
 from services.gateway.http.request_options import RequestOptions
+from services.gateway.http.stored_responses.store import StoredResponse
 
 
 @pytest.mark.parametrize(("text", "items", "large"), [("m", 10, False), ("m" * 200_000, 1, False), ("m", 2_000, True)])
@@ -119,15 +121,47 @@ async def test_many_events_of_one_of_several_answers_are_written_in_steps(
     assert send.call_args == (((b"a" * 100_000, False),) if stream else None)
 
 
-def test_a_large_value_is_written_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    pieces, compact = list[bytes](), sse.compact
+@pytest.fixture
+def pieces(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The texts that were written in one go, which nothing interrupts."""
+    written, encode, dumps = list[str](), sse._JSON.encode, json.dumps
 
-    def noted(value: object) -> bytes:
-        pieces.append(compact(value))
-        return pieces[-1]
+    def noted(value: object, **options: Any) -> str:
+        written.append(dumps(value, **options) if options else encode(value))
+        return written[-1]
 
-    monkeypatch.setattr(sse, "compact", noted)
+    monkeypatch.setattr(sse, "_JSON", SimpleNamespace(encode=noted))
+    monkeypatch.setattr(json, "dumps", noted)
+    return written
+
+
+def test_a_large_value_is_written_piece_by_piece(pieces: list[str]) -> None:
     tokens = [{"token": "a", "top_logprobs": [{"token": "é", "logprob": -0.5}]}] * 1_000
     value = {"choices": [{"index": 0, "logprobs": {"content": tokens}, "text": None}], "usage": {}, "empty": []}
-    assert sse.in_steps(value) == compact(value)
+    written = sse.in_steps(value)
     assert max(map(len, pieces)) < 100
+    assert written == sse.compact(value)
+
+
+@pytest.mark.parametrize("relayed", [False, True])
+def test_a_response_with_many_log_probabilities_is_written_and_stored_piece_by_piece(
+    relayed: bool, pieces: list[str]
+) -> None:
+    token = chat_pb2.TokenLogprob(token="a", top=[chat_pb2.TokenLogprob(token="a")])
+    writer = ResponseWriter(RequestOptions(pb.GenerateRequest()), "1" * 16)
+    if relayed:
+        part = {"type": "output_text", "text": "a", "logprobs": [{"token": "a"}] * 1_000}
+        item = {"type": "message", "id": "msg_" + "1" * 16, "content": [part]}
+        event = {"type": "response.completed", "response": {"id": "resp_1", "output": [item]}}
+        writer.chunk(pb.Event(relayed=pb.Relayed(events=[sse.compact(event)])))
+    else:
+        writer.chunk(pb.Event(delta=pb.TextDelta(text="a", logprobs=[token] * 1_000)))
+    pieces.clear()
+    final = pb.Final(finish_reason=chat_pb2.FINISH_REASON_STOP, text="a", logprobs=[token] * 1_000)
+    ended = writer.end(final)
+    stored = StoredResponse(writer.whole(final), [])
+    assert StoredResponse.parse(stored.serialize()) == stored
+    assert [*stored.items] == stored.item_ids
+    assert len(stored.item_ids) == 1
+    assert max(map(len, pieces)) < 1_000
+    assert b'"type":"response.completed"' in ended
