@@ -29,7 +29,7 @@ def classify(question: str) -> Complexity:
     """Classify a question by certain signs, then by its words, in 0.01 to 0.05 ms."""
     question = question.rpartition(_ASKED)[2]
     long = len(question.split(maxsplit=_MANY_WORDS)) > _MANY_WORDS
-    several = long or question.count("?") + question.count("？") > 1 or "```" in question
+    several = long or sum(map(question.count, "?？؟")) > 1 or "```" in question
     return Complexity.COMPLEX if several or probability(question) > 0.5 else Complexity.SIMPLE
 
 

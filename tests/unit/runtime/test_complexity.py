@@ -13,7 +13,7 @@ from services.runtime.complexity import Complexity, classify
         (Complexity.SIMPLE, ["What is the capital of France?", "Hello.", "Count from 1 to 5.", ""]),
         (Complexity.SIMPLE, ["Wie heißt die Hauptstadt von Peru?", "¿Qué hora es?", "日本的首都是哪里？"]),
         (Complexity.COMPLEX, ["Why is the sky blue?", "Compare Go with Rust.", "word " * 61, "Fix this: ```x = 1```"]),
-        (Complexity.COMPLEX, ["Who is he? And she?", "谁？谁？"]),
+        (Complexity.COMPLEX, ["Who is he? And she?", "谁？谁？", "من هو؟ ومن هي؟"]),
         (Complexity.COMPLEX, ["Explain quantum computing", "Erkläre mir, wie ein Wasserkraftwerk funktioniert."]),
         (Complexity.COMPLEX, ["Pourquoi la mer est-elle salée ?", "请解释量子计算。", "なぜ空は青いのですか？"]),
         (Complexity.COMPLEX, ["Напиши рассказ о лисе."]),
