@@ -39,6 +39,7 @@ from services.runtime.deadline import Clock
 from services.runtime.errors import shorten
 from services.runtime.file_changes import FileChanges
 from services.runtime.process import fixed
+from services.runtime.security.secrets import HIDDEN, is_secret
 
 LOCAL = "local"  # what callers without a credential are called, where they may be
 _OPEN = "`allow_anonymous` (HEDGEROW_GATEWAY_ALLOW_ANONYMOUS=true) admits every caller"
@@ -252,9 +253,12 @@ def _parse(file: Path) -> dict[str, TenantSettings]:
         return _FILE.validate_python(given)
     except ValidationError as error:
         problem = error.errors()[0]
-        field = ".".join(map(str, problem["loc"])) or str(file)
-        why = problem["msg"].removeprefix("Value error, ")
-        raise BadTenants(f"tenants_file: {field}: {why}, got {shorten(repr(problem['input']))}") from None
+        path = problem["loc"]
+        field, why = ".".join(map(str, path)) or str(file), problem["msg"].removeprefix("Value error, ")
+        # A key may stand for a tenant, or under a name that is misspelt.
+        hides = len(path) < 2 or problem["type"] == "extra_forbidden" or is_secret(TenantSettings, path[1:])
+        given = HIDDEN if hides else shorten(repr(problem["input"]))
+        raise BadTenants(f"tenants_file: {field}: {why}, got {given}") from None
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise BadTenants(f"tenants_file: {' '.join(str(error).split())}") from None
 

@@ -8,15 +8,15 @@ settings that are URLs, so that nothing else that prints one shows more.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, get_args
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, PlainSerializer, SecretStr
-from pydantic.fields import FieldInfo
 
 HIDDEN = "**********"  # as pydantic shows a secret
 _CREDENTIAL = re.compile(r"(token|secret|password|api_key|authorization)$", re.IGNORECASE)
+_KEYS = ("keys", "sha256")  # of tenants: where a digest belongs, a key itself may stand
 _BEFORE_AT = re.compile(r"(?P<scheme>[\w+.-]+://)?.*@", re.DOTALL)  # whatever else is wrong with it
 _RUN = re.compile(r"[^\s\"']++")  # a URL ends with it
 _SCHEME = re.compile(r"(?<![\w+.-])[\w+.-]++:/{1,2}")
@@ -79,15 +79,25 @@ def _without_query(run: str) -> str:
 
 
 def is_secret(cls: type[BaseModel], path: Iterable[str | int]) -> bool:
-    """Whether the setting at `path` is one that is never shown, right or wrong: by its type, or by its name."""
-    fields: Mapping[str, FieldInfo] = cls.model_fields
-    for step in path:
-        field = fields.get(str(step))
-        annotation = field.annotation if field else None
-        if _CREDENTIAL.search(str(step)) or (isinstance(annotation, type) and issubclass(annotation, SecretStr)):
+    """Whether the setting at `path` is one that is never shown, right or wrong: by its type, also as a value of a
+    mapping, or by its name."""
+    types: Sequence[type] = [cls]
+    for step in map(str, path):
+        fields = (each.model_fields.get(step) for each in types if issubclass(each, BaseModel))
+        if field := next(filter(None, fields), None):
+            types = list(_types(field.annotation))
+        if _CREDENTIAL.search(step) or step in _KEYS or any(issubclass(each, SecretStr) for each in types):
             return True
-        fields = annotation.model_fields if isinstance(annotation, type) and issubclass(annotation, BaseModel) else {}
     return False
+
+
+def _types(annotation: Any) -> Iterator[type]:
+    """The types that an annotation is made of."""
+    parts = get_args(annotation)
+    if not parts and isinstance(annotation, type):
+        yield annotation
+    for part in parts:
+        yield from _types(part)
 
 
 def _masked(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 
 from services.runtime.security.secrets import HttpUrl, Url, is_secret, shown, without_passwords
 
@@ -32,6 +32,8 @@ class _Provider(BaseModel):
 
 class _Settings(BaseModel):
     provider: _Provider = _Provider()
+    providers: dict[str, _Provider] = {}
+    headers: dict[str, SecretStr] | None = None
 
 
 def test_a_group_that_is_printed_or_dumped_shows_as_little() -> None:
@@ -43,6 +45,10 @@ def test_a_group_that_is_printed_or_dumped_shows_as_little() -> None:
 def test_which_settings_are_never_shown_is_known_by_type_and_by_name() -> None:
     assert is_secret(_Settings, ("provider", "base_url"))
     assert is_secret(_Settings, ("provider", "api_key"))
+    assert is_secret(_Settings, ("providers", "big", "base_url"))
+    assert is_secret(_Settings, ("headers", "x-pin"))
+    assert is_secret(_Settings, ("tenants", "acme", "keys", 0, "sha256"))
+    assert not is_secret(_Settings, ("providers", "big", "model"))
     assert not is_secret(_Settings, ("provider", "model"))
     assert not is_secret(_Settings, ("other", 0, "model"))
 
