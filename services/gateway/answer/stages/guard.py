@@ -54,11 +54,11 @@ class GuardStage(AnswerStage):
 
     async def start(self) -> Work | None:
         context, ledger = self.context, self.context.ledger
-        stage = ledger.begin(self.name)
-        deadline = Deadline.after(stage.budget_s, ledger.clock)
         original = context.question.request.original
         unread: Callable[[], _Fields] = partial(list, unread_texts(original, context.privacy.looked_at_also))
         fields = await aside(context.tenant.name, _size_of_unread(original), unread)
+        stage = ledger.begin(self.name)  # now: a client that left meanwhile would leave its span open
+        deadline = Deadline.after(stage.budget_s, ledger.clock)
         looking = _Request(context, self._checks, stage, deadline, fields)
         long = _is_long(text for _, text in chain(_texts(context), fields))
         if self._checks.masks and not long and not self._look_at_once(looking, stage):

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from types import ModuleType
 
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.trace import Span
 
 from hedgerow.chat.v1 import chat_pb2
 from services.gateway.answer import unchanged_fields
 from services.gateway.answer.stages import guard
 from services.gateway.errors import GuardRefused
+from services.runtime import telemetry
 from services.runtime.aside import LARGE_BYTES
 from tests.unit.gateway.answer.stages.guarded import ATTACK, KEY, MINE, guarded, made, own_words, said
 
@@ -52,6 +56,20 @@ async def test_many_untranslated_fields_are_read_beside_the_event_loop(
         messages=said("Hi."), original=own_words({"messages": [], **unknown}, **unknown)
     )
     assert [size > LARGE_BYTES for size in sizes] == [large]
+
+
+async def test_a_client_that_leaves_while_they_are_read_leaves_no_span_open(monkeypatch: pytest.MonkeyPatch):
+    async def aside(*_: object) -> object:
+        return await asyncio.Event().wait()
+
+    tracer, spans = TracerProvider().get_tracer("test"), list[Span]()
+    monkeypatch.setattr(telemetry, "start_span", lambda name, **_: spans.append(tracer.start_span(name)) or spans[-1])
+    monkeypatch.setattr(guard, "aside", aside)
+    answering = asyncio.create_task(guarded(personal="mask").final(messages=said("Hi."), original=own_words({})))
+    await asyncio.sleep(0.1)
+    answering.cancel()
+    await asyncio.wait({answering})
+    assert not [span for span in spans if span.is_recording()]
 
 
 async def test_a_large_body_is_changed_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch):
