@@ -62,14 +62,14 @@ async def test_a_client_that_leaves_while_they_are_read_leaves_no_span_open(monk
     async def aside(*_: object) -> object:
         return await asyncio.Event().wait()
 
-    tracer, spans = TracerProvider().get_tracer("test"), list[Span]()
-    monkeypatch.setattr(telemetry, "start_span", lambda name, **_: spans.append(tracer.start_span(name)) or spans[-1])
+    tracer, spans = TracerProvider().get_tracer("test"), dict[str, Span]()
+    monkeypatch.setattr(telemetry, "start_span", lambda name, **_: spans.setdefault(name, tracer.start_span(name)))
     monkeypatch.setattr(guard, "aside", aside)
     answering = asyncio.create_task(guarded(personal="mask").final(messages=said("Hi."), original=own_words({})))
     await asyncio.sleep(0.1)
     answering.cancel()
     await asyncio.wait({answering})
-    assert not [span for span in spans if span.is_recording()]
+    assert not [name for name, span in spans.items() if span.is_recording()]
 
 
 async def test_a_large_body_is_changed_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch):
