@@ -203,7 +203,8 @@ class IdempotencyStore:
 
 
 def _portions(items: Sequence[_Item]) -> Iterator[tuple[int | None, list[pb.Event]]]:
-    """Events that may go in one message: of one answer, and few bytes."""
+    """Events that may go in one message: of one answer, and few bytes. Those of several answers came in turn."""
+    items = sorted(items, key=lambda item: -1 if item[0] is None else item[0])
     sizes = accumulate(event.ByteSize() for _, event in items)
     portions = groupby(zip(items, sizes, strict=True), key=lambda each: (each[0][0], each[1] // _PORTION_BYTES))
     return ((choice, [event for (_, event), _ in portion]) for (choice, _), portion in portions)

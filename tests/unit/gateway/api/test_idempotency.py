@@ -15,7 +15,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.quota import REQUEST, Allowance, Claim, QuotaExceeded, Quotas, Reservation
 from services.gateway.answer.event_writer import Send
-from services.gateway.api.idempotency import IdempotencyStore, with_heartbeats
+from services.gateway.api.idempotency import IdempotencyStore, SendChoice, with_heartbeats
 from services.gateway.errors import AnswerNotKept
 from services.gateway.settings.serving import KeptSettings
 from services.runtime.errors import Exhausted, InvalidInput
@@ -92,6 +92,25 @@ async def test_a_long_answer_that_is_kept_comes_in_messages_that_grpc_takes():
     messages = [message async for message in again]
     assert [event.delta.text for message in messages for event in message.events] == first
     assert max(message.ByteSize() for message in messages) < MAX_MESSAGE_BYTES
+
+
+async def test_several_answers_that_are_kept_come_in_few_messages():
+    scene, request = Scene(), pb.GenerateRequest(idempotency_key="k")
+    words = [f"{number} " for number in range(200)]
+    read: dict[int | None, list[str]] = {0: [], 1: []}
+    came = list[int | None]()
+
+    async def begin(span: Span, send: SendChoice) -> None:
+        for index, word in enumerate(words):
+            await send(pb.GenerateResponse(events=[pb.Event(delta=pb.TextDelta(text=word))]), index % 2)
+
+    async def take(message: pb.GenerateResponse, choice: int | None = None, /) -> None:
+        came.append(choice)
+        read[choice] += [event.delta.text for event in message.events]
+
+    await scene.answers.follow(request, "a", begin, scene._admit, 60, take, choices=2)
+    assert came == [0, 1]
+    assert read == {0: words[::2], 1: words[1::2]}
 
 
 async def test_each_client_of_an_answer_counts_for_its_tenants_concurrency():
