@@ -70,6 +70,8 @@ class ResponseWriter:
             return b""
         status = "incomplete" if final.finish_reason in _INCOMPLETE else "completed"
         data = self._begin(status) + b"".join(self._done(key, status) for key in list(self._open))
+        if not self._relayed.begun and all(item["type"] == "reasoning" for item in self._items):
+            data += self._text(pb.TextDelta()) + self._done(_MESSAGE, status)
         self._whole = self._response(final, self._items)
         return data
 

@@ -146,6 +146,18 @@ def test_text_after_a_broken_provider_is_another_item() -> None:
     assert [each["output_index"] for each in events if each["type"] == "response.output_item.added"] == [1]
 
 
+@pytest.mark.parametrize("reasoning", ["", "Japan, "])
+def test_an_answer_without_text_has_an_empty_message_in_a_stream_as_in_one_piece(reasoning: str) -> None:
+    final = pb.Final(reasoning=reasoning, finish_reason=chat_pb2.FINISH_REASON_LENGTH)
+    own = writer()
+    data = own.chunk(pb.Event(reasoning=pb.ReasoningDelta(text=reasoning))) if reasoning else b""
+    streamed, whole = events_in(data + own.end(final))[-1]["response"]["output"], writer().whole(final)["output"]
+    for item in (*streamed, *whole):
+        del item["id"]
+    assert streamed == whole
+    assert streamed[-1]["content"][0]["text"] == ""
+
+
 def test_the_writer_of_the_first_event_writes_the_rest() -> None:
     own = writer()
     data = own.chunk(delta("Paris, "))
