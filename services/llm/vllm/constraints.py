@@ -19,7 +19,7 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 from services.llm.config import ConstraintSettings
 from services.llm.engine import Constraint
@@ -30,6 +30,7 @@ from services.llm.vllm.params import refused
 from services.runtime.deadline import Clock, Deadline
 from services.runtime.errors import ShareUsed, TooLate
 from services.runtime.policy.bucket import TokenBucket
+from services.runtime.policy.fair_lru import FairLru
 from services.runtime.policy.fair_slots import FairTurns
 
 _REMEMBERED = 4_096  # constraints: a digest and a verdict each
@@ -39,6 +40,13 @@ _ANSWER_BYTES = 64 * 1024
 _LONGEST_S = 30.0  # for a trial that has a fraction of a second, or for its process to start
 
 
+@dataclass(frozen=True, slots=True)
+class _KnownVerdict:
+    tenant: str
+    verdict: GrammarVerdict
+    size: int = 1  # only their number is limited
+
+
 class Constraints:
     """Says of a constraint whether the engine may have it. Nothing is shared between tenants, or one could find from
     the time it takes what another has asked."""
@@ -46,7 +54,7 @@ class Constraints:
     def __init__(self, settings: ConstraintSettings, trial: Trial, clock: Clock = time.monotonic):
         self._settings, self._trial, self._clock = settings, trial, clock
         self._scheduler = Scheduler(settings.in_hand)
-        self._known: OrderedDict[bytes, GrammarVerdict] = OrderedDict()
+        self._known: FairLru[bytes, _KnownVerdict] = FairLru(sys.maxsize, _REMEMBERED)
         self._allowances: OrderedDict[str, TokenBucket] = OrderedDict()
         self._trying: dict[bytes, asyncio.Task[GrammarVerdict]] = {}
 
@@ -54,14 +62,15 @@ class Constraints:
         """Raise `InvalidInput` for one that the engine cannot follow or that would hold it up, `ShareUsed` where the
         tenant has had as many as it may, `TooLate`."""
         key = hashlib.sha256("\0".join((tenant, constraint.kind, constraint.value)).encode()).digest()
-        verdict = self._known.get(key)
+        known = self._known.get(key)
         allowance = self._allowance(tenant)
-        if verdict is None:
+        if known is None:
             if allowance.level() <= 0:
                 raise _used_up(allowance, self._settings.cpu_ms / 1000)
             verdict = await self._tried(key, constraint, tenant, deadline)
         else:
-            self._known.move_to_end(key)
+            self._known.use(key)
+            verdict = known.verdict
             cost_s = min(verdict.cpu_s, allowance.burst)
             if not verdict.refused and not allowance.take(cost_s):
                 raise _used_up(allowance, cost_s)
@@ -91,9 +100,7 @@ class Constraints:
     async def _try(self, key: bytes, constraint: Constraint, tenant: str) -> GrammarVerdict:
         async with self._scheduler.turn(tenant):
             verdict = await self._trial.of(constraint)
-        self._known[key] = verdict
-        while len(self._known) > _REMEMBERED:
-            self._known.popitem(last=False)
+        self._known.replace(key, _KnownVerdict(tenant, verdict))
         self._allowance(tenant).force(verdict.spent_s + (0 if verdict.refused else verdict.cpu_s))
         return verdict
 

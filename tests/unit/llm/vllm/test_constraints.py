@@ -64,6 +64,21 @@ def test_a_constraint_of_one_tenant_is_tried_again_for_another():
     assert on_paused_loop(main()) == [DIGITS, DIGITS]
 
 
+def test_a_tenant_with_many_constraints_takes_no_other_s_place(monkeypatch: pytest.MonkeyPatch):
+    async def main() -> list[Constraint]:
+        constraints = make(trial := ScriptedTrial(GrammarVerdict("", 0.001, 0.002)))
+        await check(constraints, tenant="b")
+        for number in range(8):
+            await check(constraints, Constraint("regex", f"{number}"))
+        trial.tried.clear()
+        await check(constraints, tenant="b")
+        await check(constraints, Constraint("regex", "7"))
+        return trial.tried
+
+    monkeypatch.setattr("services.llm.vllm.constraints._REMEMBERED", 4)
+    assert on_paused_loop(main()) == []
+
+
 def test_a_refused_constraint_has_its_reason():
     async def main() -> None:
         constraints = make(ScriptedTrial(GrammarVerdict("more than\n 100 ms of work", 0.1, 0.2)))
