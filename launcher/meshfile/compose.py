@@ -113,7 +113,7 @@ def _service(file: MeshFile, container: Container) -> dict[str, Any]:
 def unpublished(file: MeshFile) -> list[str]:
     """The gateway's addresses at which Docker publishes no port."""
     named = filter(_named, filter(None, (file.gateway.address, file.gateway.http_address)))
-    return [f"gateway: Docker publishes ports at IP addresses, which {each} does not begin with" for each in named]
+    return [f"gateway: Docker publishes ports at IP addresses alone, got {each}" for each in named]
 
 
 def _named(address: str) -> bool:

@@ -38,7 +38,7 @@ class Ports:
             starts = range(self.first, LAST_PORT - more + 1)
             port = next((port for port in starts if taken.isdisjoint(range(port, port + more + 1))), None)
             if port is None:
-                raise ValueError(f"no port from {self.first} to {LAST_PORT} is left for {name}: lower base_port")
+                raise ValueError(f"no port from {self.first} on is left for {name}: set a lower base_port")
             self.given[name] = port
             self.given |= {f"{name}+{number}": port + number for number in range(1, more + 1)}
         return f"127.0.0.1:{self.given[name]}"

@@ -38,7 +38,7 @@ def _usable(url: Url) -> Url:
                 raise ValueError
     except ValueError:
         refused = " and ".join(_OTHER_REPLIES)
-        raise ValueError(f"redis://host:port/db, rediss://… or unix://…, without {refused}") from None
+        raise ValueError(f"redis://host:port/db, rediss://… or unix://…, without the options {refused}") from None
     return url
 
 
