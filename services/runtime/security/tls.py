@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable
@@ -25,12 +26,13 @@ from prometheus_client import Gauge
 from hedgerow import Tls
 from hedgerow.channel import open_channel
 from hedgerow.identities import SERVICES, identity_of, server_name_of
+from services.runtime.deadline import Clock
 from services.runtime.file_changes import FileChanges
 from services.runtime.limits import MODEL_MESSAGE_BYTES
 from services.runtime.rpc.reloading_channel import ReloadingChannel
 
 _NAMES = ("tls.crt", "tls.key", "ca.crt")
-_POLL_S = 0.5
+_POLL_S, _AGAIN_S = 0.5, 60.0
 SOON_S, _REMIND_S = 7 * 86_400, 3_600  # before it expires
 _LONG_MESSAGES = (("grpc.max_send_message_length", MODEL_MESSAGE_BYTES),)
 _NO_PROXY = (("grpc.enable_http_proxy", 0),)  # between our services: `http_proxy` and the like are for providers
@@ -132,8 +134,9 @@ class Mutual:
 class Folder:
     """The credentials in a folder. `current` has the last matching files. Raises `BadTls` at once if there are none."""
 
-    def __init__(self, path: Path):
-        self.path = path
+    def __init__(self, path: Path, clock: Clock = time.monotonic):
+        self.path, self._clock = path, clock
+        self._again_at = math.inf  # to read files that could not be used
         self._stamps = FileChanges(*(path / name for name in _NAMES))
         self.current = self._load()
 
@@ -163,13 +166,15 @@ class Folder:
         _log.log(level, "certificate of %s: good until %s", self.current.identity or "no identity", until)
 
     async def look(self) -> bool:
-        """Read the folder again if it has changed. Returns whether `current` changed."""
-        if not self._stamps.changed():
+        """Read the folder again if it has changed, and after a minute if it cannot be used: a certificate may become
+        valid only then, where clocks differ. Returns whether `current` changed."""
+        if not self._stamps.changed() and self._clock() < self._again_at:
             return False
-        before = self.current
+        before, self._again_at = self.current, math.inf
         try:
             self.current = await asyncio.to_thread(self._load)
         except BadTls as error:
+            self._again_at = self._clock() + _AGAIN_S
             _log.error("%s; the certificate stays as it was", error)
         return self.current != before
 

@@ -7,12 +7,14 @@ import logging
 import socket
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from unittest.mock import Mock
 
 import grpc
 import pytest
 from prometheus_client import REGISTRY
 
 from launcher.certificate_authority import make_authority
+from services.runtime.security import tls
 from services.runtime.security.tls import BadTls, Folder, plain
 from services.runtime.security.tls import dial as dialled
 from tests.certificates import Certificates
@@ -110,6 +112,22 @@ async def test_a_certificate_of_another_authority_or_one_that_is_over_keeps_what
     assert folder.current is before
     assert "unable to get local issuer certificate" in caplog.text
     assert "certificate has expired" in caplog.text
+
+
+async def test_a_certificate_that_is_not_valid_yet_is_tried_again(
+    certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    folder = Folder(certificates.folder / "router", lambda: now)
+    before = folder.current
+    with monkeypatch.context() as early:
+        early.setattr(tls, "_test_handshake", Mock(side_effect=ValueError("certificate is not yet valid")))
+        certificates.renew("router")
+        assert not await followed(folder)
+    assert not await followed(folder)
+    now = 60.0
+    assert await folder.look()
+    assert folder.current.certificate != before.certificate
 
 
 def test_at_the_start_a_folder_that_cannot_be_used_says_why(certificates: Certificates) -> None:
