@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,9 +32,39 @@ class _Growing:
         return self._arrays[id(array)][1]
 
 
+class _CallIndices:
+    """An index of its own for each call of an answer: Gemini's API has one for all of them, or none. A call with a name
+    and another id is another call."""
+
+    def __init__(self) -> None:
+        self._calls: dict[tuple[int, int], tuple[int, object]] = {}  # index and id, by choice and the provider's index
+        self._begun: Counter[int] = Counter()  # calls of each choice
+
+    def put_into(self, said: Mapping[str, Any]) -> bool:
+        """Whether any call of a chunk has another index now."""
+        changed = False
+        for choice in said.get("choices") or ():
+            delta = choice.get("delta")
+            calls = delta.get("tool_calls") if isinstance(delta, dict) else None
+            for place, call in enumerate(calls if isinstance(calls, list) else ()):
+                if isinstance(call, dict) and call.get("index") != (
+                    index := self._of(_choice_index(choice), place, call)
+                ):
+                    call["index"], changed = index, True
+        return changed
+
+    def _of(self, choice: int, place: int, call: Mapping[str, Any]) -> int:
+        key, given = (choice, index if isinstance(index := call.get("index"), int) else place), call.get("id")
+        named = any(isinstance(each, dict) and each.get("name") for each in call.values())
+        if key not in self._calls or (named and given not in (None, "", self._calls[key][1])):
+            self._calls[key] = self._begun[choice], given
+            self._begun[choice] += 1
+        return self._calls[key][0]
+
+
 class RelayedChat:
-    """Relays an answer, or several choices of one. Chunks are sent unchanged; those that end a choice wait for the
-    report. `same`: fields with the same value in all chunks."""
+    """Relays an answer, or several choices of one. Chunks are sent unchanged but for the indices of calls; those that
+    end a choice wait for the report. `same`: fields with the same value in all chunks."""
 
     def __init__(self, *, usage: bool, index: int = 0, own: Mapping[str, Any] | None = None):
         """`usage`: whether the client wants the chunk with the usage, which the gateway always asks for. `own`: the
@@ -42,7 +73,7 @@ class RelayedChat:
         self._usage, self._index, self._own = usage, index, own or {}
         self._last: list[tuple[bytes, dict[str, Any]]] = []
         self._begun, self._waiting = set[int](), set[int]()  # choices
-        self._completion = GrowingCompletion()
+        self._completion, self._calls = GrowingCompletion(), _CallIndices()
 
     @property
     def ended(self) -> bool:
@@ -54,8 +85,9 @@ class RelayedChat:
         data = b""
         for event in events:
             said = json.loads(event.decode())  # of bytes, it would guess the encoding first
-            if self._own:
-                said = self._renamed(said)
+            changed = self._calls.put_into(said)
+            if self._own or changed:
+                said = self._renamed(said) if self._own else said
                 event = compact(said)
             if not self.same.get("id"):  # Azure's first chunk is about the prompt alone, and leaves these empty
                 self.same = {name: said[name] for name in _SAME if name in said}
@@ -110,6 +142,7 @@ class RelayedChat:
     def gather(self, events: Iterable[bytes]) -> None:
         """Take chunks of an answer that is written in one piece."""
         for said in map(json.loads, events):
+            self._calls.put_into(said)
             self._completion.add(self._renamed(said) if self._own else said)
 
     def whole(self) -> dict[str, Any]:
@@ -189,7 +222,7 @@ def _grow_list(known: list[Any], more: Iterable[Any], growing: _Growing) -> None
     objects = growing.objects(known)
     for given in more:
         index = _index(given)
-        if index is not None and index in objects and _goes_on(objects[index], given):
+        if index is not None and index in objects and _same_type(objects[index], given):
             _grow(objects[index], given, growing)
             continue
         known.append(_copied(given))
@@ -208,13 +241,9 @@ def _index(given: Any) -> Any:
     return given.get("index") if isinstance(given, dict) else None
 
 
-def _goes_on(known: Mapping[str, Any], more: Mapping[str, Any]) -> bool:
-    """Whether an object is more of one with the same index: OpenRouter's thoughts of two types may have one, and so do
-    Gemini's calls, each with a name and an id."""
-    same_type, same_id = (
-        more.get(name) in (None, "", known.get(name)) or not known.get(name) for name in ("type", "id")
-    )
-    return same_type and (same_id or not any(isinstance(each, dict) and each.get("name") for each in more.values()))
+def _same_type(known: Mapping[str, Any], more: Mapping[str, Any]) -> bool:
+    """OpenRouter's thoughts of two types may have one index."""
+    return more.get("type") in (None, "", known.get("type")) or not known.get("type")
 
 
 def _joined(sound: Iterable[str]) -> str:

@@ -91,11 +91,20 @@ def test_thoughts_of_two_types_with_one_index_stay_apart() -> None:
         ({"id": "b", "function": {"name": None, "arguments": "}"}}, ["{}}"]),  # vLLM 0.8 had an id of each piece
     ],
 )
-def test_calls_with_one_index_are_separated_by_ids_with_names(second: dict[str, Any], arguments: list[str]) -> None:
-    first = {"index": 0, "id": "a", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
-    calls = (first, {"index": 0, "type": "function", **second})
-    whole = made_of(GrowingCompletion(), [chunk({"tool_calls": [each]}) for each in calls])
-    assert [each["function"]["arguments"] for each in whole["choices"][0]["message"]["tool_calls"]] == arguments
+@pytest.mark.parametrize("index", [{"index": 0}, {}], ids=["one index", "none"])
+def test_calls_with_one_index_are_separated_by_ids_with_names(
+    second: dict[str, Any], arguments: list[str], index: dict[str, int]
+) -> None:
+    first = {**index, "id": "a", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+    calls = [first, {**index, "type": "function", **second}]
+    pieces = [*[chunk({"tool_calls": [each]}) for each in calls], chunk({}, finish_reason="tool_calls")]
+    one_piece, stream = RelayedChat(usage=True), RelayedChat(usage=True)
+    one_piece.gather(sent(*pieces))
+    made = one_piece.whole()["choices"][0]["message"]["tool_calls"]
+    assert [each["function"]["arguments"] for each in made] == arguments
+    came = [json.loads(line[6:])["choices"][0]["delta"] for line in stream.chunks(sent(*pieces)).split(b"\n\n")[:-1]]
+    indices = [each["index"] for delta in came for each in delta["tool_calls"]]
+    assert indices == [0, len(arguments) - 1]
 
 
 def test_thoughts_in_parts_and_then_a_text_alone_are_both_kept() -> None:
