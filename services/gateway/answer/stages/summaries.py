@@ -53,8 +53,11 @@ class Summaries:
 
     def find(self, tenant: Tenant, turns: Sequence[window.Messages]) -> str:
         """The summary of these turns; empty where there is none yet."""
-        found = self._kept.get((tenant.name, _checksum(tenant, turns)))
-        return found.text if found else ""
+        place = tenant.name, _checksum(tenant, turns)
+        if (found := self._kept.get(place)) is None:
+            return ""
+        self._kept.use(place)
+        return found.text
 
     def order(self, tenant: Tenant, turns: Sequence[window.Messages]) -> int:
         """Start a summary. Returns the most tokens that it will cost; 0 where none is started."""
@@ -94,12 +97,12 @@ class Summaries:
 
 
 def _asked(turns: Sequence[window.Messages]) -> window.Messages:
-    said = "\n".join(
-        f"{_NAMES.get(message.role, 'System')}: {message.content}"
-        for turn in turns
-        for message in turn
-        if message.content
-    )
+    lines, left = list[str](), 2 * _PROMPT_BYTES  # characters to look at: turns may have 16 MiB
+    for message in (message for turn in reversed(turns) for message in reversed(turn) if message.content):
+        lines.append(f"{_NAMES.get(message.role, 'System')}: {message.content}"[-left:])
+        if (left := left - len(lines[-1])) <= 0:
+            break
+    said = "\n".join(reversed(lines))
     prompt = window.shortened(said, _PROMPT_BYTES) or said[-_PROMPT_BYTES // 4 :]
     return (
         chat_pb2.Message(role=chat_pb2.ROLE_SYSTEM, content=_ORDER),
