@@ -34,7 +34,7 @@ class ConstraintSettings(Group):
         description="How often something may be repeated, altogether: the counts of items and properties, "
         "`multipleOf`, and the characters of regular expressions with `{n,m}` written out.",
     )
-    max_length: Fixed[int] = Field(100_000, ge=0, description="`minLength` and `maxLength`, each.")
+    max_length: Fixed[int] = Field(limits.LONG_CONTENT_BYTES, ge=0, description="`minLength` and `maxLength`, each.")
     max_patterns: Fixed[int] = Field(100, ge=0, description="Regular expressions in a JSON Schema.")
     max_pattern_bytes: Fixed[int] = Field(2_048, ge=1, description="Longest regular expression.")
     max_grammar_bytes: Fixed[int] = Field(8_192, ge=1, description="Largest grammar.")

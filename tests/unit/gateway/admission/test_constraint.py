@@ -46,7 +46,7 @@ def pattern(text: str) -> dict[str, str]:
         as_schema(nested(32)),
         as_schema({"enum": [f"value {number}" for number in range(1_000)]}),
         as_schema({"type": "array", "items": STRING, "minItems": 1, "maxItems": 9_000}),
-        as_schema({**properties(20, {"type": "string", "maxLength": 65_535, "minLength": 1})}),
+        as_schema({**properties(20, {"type": "string", "maxLength": 524_288, "minLength": 1})}),  # Claude Code
         as_schema({"$defs": {"tree": {"anyOf": [STRING, {"$ref": "#/$defs/tree"}]}}, "$ref": "#/$defs/tree"}),
         as_schema(properties(20, pattern(r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}$"))),
         as_schema({"const": {"$ref": "http://x", "pattern": "a{99999}", "maxItems": 10**9}}),  # data, no keywords
@@ -92,8 +92,8 @@ def test_constraints_of_ordinary_size_are_admitted(honest: ResponseFormat):
         ({"multipleOf": 1_000_003}, "repetition: at most 10000 altogether, got 1000003"),
         ({"multipleOf": 0.00100000003}, "repetition: at most 10000"),
         ({"multipleOf": 1e9}, "repetition: at most 10000"),
-        ({"maxLength": 100_001}, "maxLength: at most 100000, got 100001"),
-        ({"minLength": 1e300}, "minLength: at most 100000"),
+        ({"maxLength": 16_777_217}, "maxLength: at most 16777216, got 16777217"),
+        ({"minLength": 1e300}, "minLength: at most 16777216"),
         (properties(101, pattern("a")), "patterns: at most 100 altogether, got 101"),
         (pattern("a" * 2_049), "pattern: at most 2048 bytes, got 2049 bytes"),
         (pattern('[^"]{100000}'), "repetition: at most 10000"),
