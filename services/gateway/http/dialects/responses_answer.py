@@ -77,7 +77,7 @@ class ResponseWriter:
 
     def broken(self, failure: ErrorResponse) -> bytes:
         """The end of a stream that failed."""
-        data = self._begin("incomplete") if self._relayed.begun else b""
+        data = self._begin("incomplete")  # without which OpenAI's client takes no error
         data += self._event("error", code=failure.code, message=failure.message, param=failure.param)
         self._growing.settle()
         failed = {"code": "server_error", "message": failure.message}

@@ -133,6 +133,12 @@ def test_a_response_that_breaks_has_failed_under_the_providers_id() -> None:
     assert failed["response"]["output"][0]["content"][0]["text"] == "Tok"
 
 
+def test_a_response_that_breaks_before_its_first_event_begins_all_the_same() -> None:
+    begins, _, error, failed = events_in(writer().broken(BROKEN))
+    assert (begins["type"], error["code"]) == ("response.created", "interrupted")
+    assert failed["response"]["id"] == begins["response"]["id"]
+
+
 def test_text_after_a_broken_provider_is_another_item() -> None:
     own = writer()
     own.chunk(relayed(numbered([*begun(), *said("Tok")[:3]])))
