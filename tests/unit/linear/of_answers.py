@@ -122,6 +122,21 @@ def _relayed_response(pieces: Sequence[str]) -> None:
     assert (relayed.items()[0]["content"][0]["text"], relayed.items()[1]["arguments"]) == (text, text)
 
 
+def _together(relays: Callable[[], RelayedChat | RelayedMessages | RelayedResponse]) -> Reader:
+    """Events that come in one message."""
+
+    def relay(pieces: Sequence[str]) -> None:
+        assert relays().chunks(map(_event_of_each, pieces))
+
+    return relay
+
+
+@lru_cache(1_024)
+def _event_of_each(piece: str) -> bytes:
+    """An event that each API's relay takes."""
+    return compact({"id": "1", "type": "content_block_delta", "choices": [{"delta": {"content": piece}}]})
+
+
 def _writes(make: Callable[[RequestOptions, str], _Writer]) -> Reader:
     """The stream of an answer: thoughts first, then the text, then a call."""
 
@@ -198,6 +213,9 @@ GATHERED: Mapping[str, Reader] = {
     "answers as messages": _writes(MessageWriter),
     "answers as responses": _writes(ResponseWriter),
     "relayed chat": _relayed_chat,
+    "chunks together": _together(lambda: RelayedChat(usage=True)),
+    "events of a message together": _together(RelayedMessages),
+    "events of a response together": _together(RelayedResponse),
     "relayed calls": _relayed_calls,
     "relayed message": _relayed_message,
     "relayed response": _relayed_response,

@@ -82,7 +82,7 @@ class RelayedChat:
 
     def chunks(self, events: Iterable[bytes]) -> bytes:
         """The chunks to send now."""
-        data = b""
+        data = list[bytes]()
         for event in events:
             said = json.loads(event.decode())  # of bytes, it would guess the encoding first
             changed = self._calls.put_into(said)
@@ -94,8 +94,8 @@ class RelayedChat:
             if self._waits(said):
                 self._last.append((event, said))
             elif self._is_wanted(said):
-                data += b"data: " + event + b"\n\n"
-        return data
+                data.append(b"data: " + event + b"\n\n")
+        return b"".join(data)
 
     def end(self, report: Mapping[str, Any]) -> bytes:
         """The end of the stream, with the report in its last chunk."""

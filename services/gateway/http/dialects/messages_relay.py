@@ -34,16 +34,16 @@ class RelayedMessages:
 
     def chunks(self, events: Iterable[bytes]) -> bytes:
         """The events to send now."""
-        data = b""
+        data = list[bytes]()
         for event in events:
             self.begun, said = True, json.loads(event)
             self._follow(said)
             if said["type"] == "message_delta":
-                data += sse.named(self._last) if self._last else b""
+                data += [sse.named(self._last)] if self._last else []
                 self._last = said
             else:
-                data += sse.as_written(said["type"], event)
-        return data
+                data.append(sse.as_written(said["type"], event))
+        return b"".join(data)
 
     def stops(self) -> bytes:
         """The end of their blocks, where the answer goes on or ends without them."""

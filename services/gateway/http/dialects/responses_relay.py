@@ -57,7 +57,7 @@ class RelayedResponse:
 
     def chunks(self, events: Iterable[bytes]) -> bytes:
         """The events to send now."""
-        data = b""
+        data = list[bytes]()
         for event in events:
             fields = json.loads(event)
             self.sequence = max(self.sequence, int(fields.get("sequence_number") or 0)) + 1
@@ -67,10 +67,10 @@ class RelayedResponse:
             if fields["type"] in _ENDS:
                 self._last = fields
             else:
-                data += sse.as_written(fields["type"], event)
+                data.append(sse.as_written(fields["type"], event))
                 with suppress(*_ODD):
                     self._follow(fields)
-        return data
+        return b"".join(data)
 
     def end(self, response: Mapping[str, Any], write: Write) -> bytes:
         """The end of the stream, with the whole response and its report."""
