@@ -85,6 +85,7 @@ async def test_a_constraint_is_tried(trial: Trial, wanted: ResponseFormat, why: 
     assert why in said
     assert bool(why) == bool(said)
     assert await tried(trial, ResponseFormat(regex="a+")) == ""  # it goes on
+    assert process(trial).rlimit(psutil.RLIMIT_CORE) == (0, 0), "a fork that breaks would leave a file of its memory"
 
 
 @pytest.mark.parametrize("letter", ["(", "é", "🦔"])

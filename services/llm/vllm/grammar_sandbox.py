@@ -51,6 +51,7 @@ class GrammarVerdict:
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's: the parent ends this process
     os.nice(10)  # the engine goes first
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a fork that breaks would leave hundreds of megabytes
     lines = sys.stdin.buffer
     terms = Terms(**json.loads(lines.readline()))
     from llguidance import LLTokenizer

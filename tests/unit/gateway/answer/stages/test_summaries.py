@@ -1,4 +1,4 @@
-"""What a model is asked to summarize, and which summaries are kept."""
+"""Summaries: the text that a model is asked to summarize, and the ones that are kept."""
 
 from __future__ import annotations
 
