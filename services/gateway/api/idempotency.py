@@ -27,6 +27,7 @@ from services.gateway.errors import AnswerNotKept
 from services.gateway.policies.single_flight import Flight, FlightReader
 from services.gateway.settings.serving import KeptSettings
 from services.runtime import telemetry
+from services.runtime.aside import aside, size_of_text
 from services.runtime.errors import InvalidInput
 
 
@@ -91,7 +92,7 @@ class IdempotencyStore:
         """Send the events that this client has not seen. `begin` gives the answer where there is none yet, within its
         own budget, and has the slot of one client for as long as that takes; `admit` admits any other client, which
         reads for `within_s` at most. `choices`: how many answers it asks for. Raises `TooLate`."""
-        digest = _digest(request, choices)
+        digest = await aside(tenant, size_of_text(request.ByteSize()), partial(_digest, request, choices))
         if kept := self._find(request, tenant, digest):
             claim = REQUEST if kept.clients or kept.flight.over else TURN
         else:

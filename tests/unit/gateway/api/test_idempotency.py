@@ -15,9 +15,11 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.quota import REQUEST, Allowance, Claim, QuotaExceeded, Quotas, Reservation
 from services.gateway.answer.event_writer import Send
+from services.gateway.api import idempotency
 from services.gateway.api.idempotency import IdempotencyStore, SendChoice, with_heartbeats
 from services.gateway.errors import AnswerNotKept
 from services.gateway.settings.serving import KeptSettings
+from services.runtime.aside import LARGE_BYTES
 from services.runtime.errors import Exhausted, InvalidInput
 from tests.unit.gateway.reading import sent_by
 
@@ -111,6 +113,20 @@ async def test_several_answers_that_are_kept_come_in_few_messages():
     await scene.answers.follow(request, "a", begin, scene._admit, 60, take, choices=2)
     assert came == [0, 1]
     assert read == {0: words[::2], 1: words[1::2]}
+
+
+async def test_a_large_request_is_compared_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch):
+    large = list[bool]()
+
+    async def aside(tenant: str, size: int, work: Callable[[], bytes]) -> bytes:
+        large.append(size > LARGE_BYTES)
+        return work()
+
+    monkeypatch.setattr(idempotency, "aside", aside)
+    scene = Scene("a")
+    for key, length in (("short", 1_000), ("long", 2_000_000)):
+        assert await scene.ask(key=key, messages=[chat_pb2.Message(content="x" * length)]) == ["a"]
+    assert large == [False, True]
 
 
 async def test_each_client_of_an_answer_counts_for_its_tenants_concurrency():
