@@ -61,13 +61,13 @@ class RelayedResponse:
         for event in events:
             fields = json.loads(event)
             self.sequence = max(self.sequence, int(fields.get("sequence_number") or 0)) + 1
-            if self._own and fields["type"] in (*_BEGINS, *_ENDS):
+            changed = bool(self._own) and fields["type"] in (*_BEGINS, *_ENDS)
+            if changed:
                 fields["response"] = {**fields["response"], **self._own}
-                event = compact(fields)
             if fields["type"] in _ENDS:
                 self._last = fields
             else:
-                data.append(sse.as_written(fields["type"], event))
+                data.append(sse.as_written(fields["type"], compact(fields) if changed else event))
                 with suppress(*_ODD):
                     self._follow(fields)
         return b"".join(data)

@@ -148,15 +148,17 @@ def test_a_response_with_many_log_probabilities_is_written_and_stored_piece_by_p
     relayed: bool, pieces: list[str]
 ) -> None:
     token = chat_pb2.TokenLogprob(token="a", top=[chat_pb2.TokenLogprob(token="a")])
-    writer = ResponseWriter(RequestOptions(pb.GenerateRequest()), "1" * 16)
+    writer = ResponseWriter(RequestOptions(pb.GenerateRequest(), stored={"store": True}), "1" * 16)
     if relayed:
         part = {"type": "output_text", "text": "a", "logprobs": [{"token": "a"}] * 1_000}
         item = {"type": "message", "id": "msg_" + "1" * 16, "content": [part]}
         event = {"type": "response.completed", "response": {"id": "resp_1", "output": [item]}}
-        writer.chunk(pb.Event(relayed=pb.Relayed(events=[sse.compact(event)])))
+        last = pb.Event(relayed=pb.Relayed(events=[sse.compact(event)]))
+        pieces.clear()
+        writer.chunk(last)
     else:
         writer.chunk(pb.Event(delta=pb.TextDelta(text="a", logprobs=[token] * 1_000)))
-    pieces.clear()
+        pieces.clear()
     final = pb.Final(finish_reason=chat_pb2.FINISH_REASON_STOP, text="a", logprobs=[token] * 1_000)
     ended = writer.end(final)
     stored = StoredResponse(writer.whole(final), [])
