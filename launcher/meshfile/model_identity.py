@@ -12,19 +12,25 @@ from pathlib import Path
 from launcher.meshfile.models import Model
 
 _DIGITS = 16
+# Options that change no answer: stored answers outlive a change of them.
+_OF_OPERATION = frozenset(
+    ("connect_timeout_ms", "read_timeout_ms", "idle_timeout_ms", "warm_every_ms", "max_connections", "http_version")
+    + ("ca_file", "max_event_bytes", "max_answer_bytes", "cpu_kvcache_space_gib", "cpu_omp_threads_bind")
+    + ("gpu_memory_utilization", "max_num_seqs", "max_num_batched_tokens")
+)
 
 
 def identity_of(model: Model) -> str:
-    """A digest of where a model is, of its files as far as sizes and times show, and of the engine's options, such as a
-    revision. Empty where it is not here yet."""
+    """A digest of where a model is, of its files as far as sizes and times show, and of the engine's options that may
+    change an answer, such as a revision. Empty where it is not here yet."""
     if model.local:
         inputs = list(_files(model.local))
         if not inputs:
             return ""
     else:
         inputs = [model.engine_used, model.model, model.hub or "", *sorted(model.url)]
-    if model.options:
-        inputs.append(json.dumps(model.options, sort_keys=True))
+    if options := {name: value for name, value in model.options.items() if name not in _OF_OPERATION}:
+        inputs.append(json.dumps(options, sort_keys=True))
     return hashlib.sha256(json.dumps(inputs).encode()).hexdigest()[:_DIGITS]
 
 

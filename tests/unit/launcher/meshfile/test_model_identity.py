@@ -15,7 +15,7 @@ def test_a_provider_is_its_engine_its_urls_its_options_and_its_name_there() -> N
     def identity(**fields: object) -> str:
         return identity_of(Model.model_validate({"url": ["http://a/v1"], "model": "m", **fields}))
 
-    assert identity() == identity(tier="fast")
+    assert identity() == identity(tier="fast") == identity(options={"max_connections": 8})
     changes = ({"model": "other"}, {"url": ["http://b/v1"]}, {"engine": "anthropic"}, {"options": {"revision": "2"}})
     assert len({identity(), *(identity(**change) for change in changes)}) == 1 + len(changes)
 
