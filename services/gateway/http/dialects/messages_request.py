@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from itertools import takewhile
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
@@ -63,11 +64,12 @@ def read_messages(
 def _take_prefix(request: pb.GenerateRequest, body: Fields) -> None:
     """An assistant's turn at the end is the answer's prefix. If it has the provider's own blocks, it is a turn that the
     provider has paused; then a placeholder for the user's turn follows it. The same placeholder follows a system
-    message at the end, which only a provider of this API may receive, because other APIs require a question there."""
+    message at the end that has no question before it: only a provider of this API may receive it."""
     last = request.messages[-1] if request.messages else chat_pb2.Message()
     if last.role == chat_pb2.ROLE_SYSTEM and (given := body.objects("messages")):
-        given[-1].leave()
-        request.messages.add(role=chat_pb2.ROLE_USER, content=NO_TEXT)
+        if not _put_before_question(request):
+            given[-1].leave()
+            request.messages.add(role=chat_pb2.ROLE_USER, content=NO_TEXT)
         return
     if last.role != chat_pb2.ROLE_ASSISTANT:
         return
@@ -75,6 +77,18 @@ def _take_prefix(request: pb.GenerateRequest, body: Fields) -> None:
         request.messages.add(role=chat_pb2.ROLE_USER, content="[pause_turn]")
     elif not last.tool_calls:
         request.prefix = request.messages.pop().content
+
+
+def _put_before_question(request: pb.GenerateRequest) -> bool:
+    """Move system messages at the end before the user's last message: other APIs require a question at the end."""
+    late = len([*takewhile(lambda each: each.role == chat_pb2.ROLE_SYSTEM, reversed(request.messages))])
+    asked, added = [*request.messages[:-late]], [*request.messages[-late:]]
+    if not asked or asked[-1].role == chat_pb2.ROLE_ASSISTANT:
+        return False
+    at = max((index for index, each in enumerate(asked) if each.role == chat_pb2.ROLE_USER), default=0)
+    del request.messages[:]
+    request.messages.extend([*asked[:at], *added, *asked[at:]])
+    return True
 
 
 def read_prompt(body: Fields, known: Collection[str], most_messages: int = LONG_MESSAGES) -> RequestOptions:

@@ -110,6 +110,30 @@ def test_marks_of_a_cache_and_signed_thoughts_of_messages_are_not_read() -> None
     }
 
 
+CALL = {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "f", "input": {}}]}
+RESULT = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": "r"}]}
+ASKS, TELLS = {"role": "user", "content": "Q"}, {"role": "system", "content": "S"}
+
+
+@pytest.mark.parametrize(
+    ("turns", "roles", "unread"),
+    [
+        ([ASKS, TELLS], "SYSTEM USER", ()),
+        ([ASKS, CALL, RESULT, TELLS, TELLS], "SYSTEM SYSTEM USER ASSISTANT TOOL", ()),
+        ([ASKS, TELLS, CALL, RESULT], "USER SYSTEM ASSISTANT TOOL", ()),
+        ([TELLS], "SYSTEM USER", ("messages[0]",)),
+        ([ASKS, {"role": "assistant", "content": "A"}, TELLS], "USER ASSISTANT SYSTEM USER", ("messages[2]",)),
+    ],
+)
+def test_system_messages_at_the_end_go_before_the_question(
+    turns: list[dict[str, Any]], roles: str, unread: tuple[str, ...]
+) -> None:
+    body = Fields({"model": "m", "max_tokens": 9, "messages": turns})
+    request = read_messages(body, {}, {"m"}).request
+    assert [chat_pb2.Role.Name(each.role) for each in request.messages] == [f"ROLE_{name}" for name in roles.split()]
+    assert tuple(body.unread()) == unread
+
+
 def test_headers_for_providers_pass_within_limits() -> None:
     own = original_of(ASKED, anthropic_beta="b", openai_organization="o", openai_beta="c", cookie="d")
     assert dict(own.headers) == {"anthropic-beta": "b", "openai-beta": "c"}
