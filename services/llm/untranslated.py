@@ -21,6 +21,7 @@ _HARMLESS_AT_TOP = frozenset(
     {
         "include",
         "cache_control",
+        "client_metadata",
         "diagnostics",
         "metadata",
         "prompt_cache_key",
