@@ -27,7 +27,7 @@ async def follow(file: Path, sds_dir: Path, reread_ms: int) -> AsyncIterator[Ren
         async for _ in moments:
             now, bad = _contents(file, said), isinstance(said, BadTopology)
             if now != last or bad:  # a bad one may name a key file that is good by now
-                before, last, said = said, now, _read(file, sds_dir)  # what is written between is seen next time
+                before, last, said = said, now, _read(file, sds_dir)  # a change between the reads is seen next time
                 if not (bad and str(said) == str(before)):
                     yield said
 

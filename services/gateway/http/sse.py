@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
+from services.runtime.aside import LARGE_BYTES
+
 CONTENT_TYPE = b"text/event-stream; charset=utf-8"
 PING = b": ping\n"
 DONE = b"data: [DONE]\n\n"
@@ -49,9 +51,14 @@ def in_steps(value: object, write: Write = compact) -> bytes:
     return write(value)
 
 
-def event(data: Mapping[str, Any]) -> bytes:
+def written(value: object, size: int) -> bytes:
+    """JSON without blanks, of a value whose objects have about `size`, as `aside` counts it."""
+    return (in_steps if size > LARGE_BYTES else compact)(value)
+
+
+def event(data: Mapping[str, Any], write: Write = compact) -> bytes:
     """An event."""
-    return b"data: " + compact(data) + b"\n\n"
+    return b"data: " + write(data) + b"\n\n"
 
 
 def named(data: Mapping[str, Any]) -> bytes:

@@ -7,13 +7,13 @@ import re
 from typing import Any
 
 from services.llm.engine import TokenLogprob, Usage
+from services.runtime import limits
 
 _HALF = re.compile(r"\\ud[89a-f]", re.IGNORECASE)  # of a pair of surrogates, or one that is alone
 # The second half of a pair at the beginning of a text, and the first one at the end of a text; of backslashes before it
 # there is an even number.
 _SECOND = re.compile(r'(?<!\\)"(\\ud[c-f][0-9a-f]{2})', re.IGNORECASE)
 _FIRST = re.compile(r'(?<!\\)(?:\\\\)*+(\\ud[89ab][0-9a-f]{2})"', re.IGNORECASE)
-_MOST = 2**31 - 1  # tokens; no real count is greater
 _LEAST_LOGPROB = -9999.0  # as vLLM has it: JSON has neither -inf nor NaN
 
 
@@ -73,4 +73,4 @@ def count(value: Any) -> int:
         tokens = int(value or 0)
     except OverflowError:
         return 0
-    return tokens if 0 <= tokens <= _MOST else 0
+    return tokens if 0 <= tokens <= limits.TOKENS else 0

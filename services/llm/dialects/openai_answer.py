@@ -118,9 +118,8 @@ class OpenAIAnswer(Answer):
                 self._customs.add(call.get("index", place))
                 continue
             self._read_call(call.get("index", place), call, more)
-        if isinstance(
-            logprobs := choice.get("logprobs"), dict
-        ):  # Together has a number, of a token that it does not name
+        logprobs = choice.get("logprobs")
+        if isinstance(logprobs, dict):  # Together sends a number, of a token that it does not name
             more.logprobs += map(to_logprob, logprobs.get("content") or ())
         more.others += any(delta.get(name) for name in delta if name not in _READ or self._customs)
 

@@ -39,7 +39,7 @@ _TYPES = {
     "server_error": "api_error",
     "too_many_requests": "rate_limit_error",
 }
-_OF_REQUESTS = ("invalid_", "image", "_policy", "_mismatch")  # in codes of what is wrong with a request
+_OF_REQUESTS = ("invalid_", "image", "_policy", "_mismatch")  # parts of the codes for a request's own faults
 
 
 class ResponsesAnswer(Answer):
@@ -50,7 +50,7 @@ class ResponsesAnswer(Answer):
 
     def __init__(self) -> None:
         super().__init__()
-        self._refused = self._thought = False  # whether anything was
+        self._refused = self._thought = False  # whether there were refusals, and thoughts
         self._without_arguments = set[int]()  # calls, by their place in the output
 
     def is_last(self, event: str) -> bool:

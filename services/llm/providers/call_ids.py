@@ -5,15 +5,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from services.llm.engine import Chunk, Message, Request
 from services.llm.errors import RequestRefused
-from services.llm.providers.second_attempt import Generate, is_one_of, repeated
-from services.runtime.aside import aside, size_in
+from services.llm.providers.second_attempt import Generate, is_one_of, repeated, with_body
 from services.runtime.deadline import Deadline
 
 _REFUSALS = (("tool call id was",), ("tool_calls[", ".id", "too long"))  # words that one has together
@@ -32,9 +31,8 @@ async def _with_other_ids(request: Request, refused: RequestRefused) -> Request 
         return None
     own = request.original
     if own and own.api == "chat_completions":
-        body = await aside(request.tenant, size_in(own.body), partial(_body, own.body))
-        own = replace(own, body=body)
-    return replace(request, messages=tuple(map(_message, request.messages)), original=own)
+        request = await with_body(request, own, _changed)
+    return replace(request, messages=tuple(map(_message, request.messages)))
 
 
 def _message(message: Message) -> Message:
@@ -42,13 +40,12 @@ def _message(message: Message) -> Message:
     return replace(message, tool_calls=calls, tool_call_id=_other(message.tool_call_id))
 
 
-def _body(body: bytes) -> bytes:
-    given = json.loads(body)
-    for message in given.get("messages") or ():
+def _changed(body: dict[str, Any]) -> dict[str, Any]:
+    for message in body.get("messages") or ():
         for holder, name in ((message, "tool_call_id"), *((call, "id") for call in message.get("tool_calls") or ())):
             if isinstance(holder.get(name), str):
                 holder[name] = _other(holder[name])
-    return json.dumps(given, separators=(",", ":")).encode()
+    return body
 
 
 def _other(call_id: str) -> str:

@@ -8,16 +8,13 @@ https://developers.openai.com/api/docs/guides/reasoning; the refusals are as the
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncGenerator, Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from services.llm.engine import Chunk, Original, Request
 from services.llm.errors import RequestRefused
-from services.llm.providers.second_attempt import Generate, is_one_of, repeated
-from services.runtime.aside import aside, size_in
+from services.llm.providers.second_attempt import Generate, is_one_of, repeated, with_body
 from services.runtime.deadline import Deadline
 
 # By API: what a body with thoughts holds, and words that a refusal of them has together.
@@ -46,8 +43,7 @@ def generate(generate: Generate, request: Request, deadline: Deadline) -> AsyncG
 async def _without_thoughts(request: Request, own: Original, refused: RequestRefused) -> Request | None:
     if not is_one_of(refused, _REFUSALS[own.api]):
         return None
-    body = await aside(request.tenant, size_in(own.body), partial(_changed, own.body, _WITHOUT[own.api]))
-    return replace(request, original=replace(own, body=body))
+    return await with_body(request, own, _WITHOUT[own.api])
 
 
 def without_thinking(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -57,10 +53,6 @@ def without_thinking(body: Mapping[str, Any]) -> dict[str, Any]:
         edits = [each for each in managed.get("edits") or () if not str(each.get("type")).startswith("clear_thinking")]
         kept |= {"context_management": {**managed, "edits": edits}} if edits else {}
     return kept
-
-
-def _changed(body: bytes, without: Callable[[dict[str, Any]], Mapping[str, Any]]) -> bytes:
-    return json.dumps(without(json.loads(body)), separators=(",", ":")).encode()
 
 
 def _message(body: dict[str, Any]) -> Mapping[str, Any]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
 
-from services.llm.engine import Chunk, Request
+from services.llm.engine import Chunk, Original, Request
 from services.llm.errors import RequestRefused
+from services.runtime.aside import aside, size_in
 from services.runtime.deadline import Deadline
 
 Generate = Callable[[Request, Deadline], AsyncGenerator[Chunk, None]]
@@ -29,6 +33,15 @@ async def repeated(
     async with aclosing(generate(repaired, deadline)) as chunks:
         async for chunk in chunks:
             yield chunk
+
+
+async def with_body(request: Request, own: Original, change: Callable[[dict[str, Any]], Mapping[str, Any]]) -> Request:
+    """The request with the original body that `change` makes of the JSON of its `own`."""
+
+    def changed() -> bytes:
+        return json.dumps(change(json.loads(own.body)), separators=(",", ":")).encode()
+
+    return replace(request, original=replace(own, body=await aside(request.tenant, size_in(own.body), changed)))
 
 
 def is_one_of(refused: RequestRefused, known: Iterable[Iterable[str]]) -> bool:

@@ -54,8 +54,8 @@ _FORMATS = ("PNG", "JPEG", "WEBP", "GIF")
 
 
 async def check_pictures(messages: tuple[Message, ...], most_pixels: int, tenant: str) -> None:
-    """Raise InvalidInput for what is no picture, and for one that would take too much memory. Beside the event loop: a
-    header may have 100,000 chunks, or compressed ones."""
+    """Raise InvalidInput for data that is no picture, and for a picture that would take too much memory. Headers are
+    read beside the event loop, because one may have 100,000 chunks, or compressed ones."""
     if has_media(messages):
         await aside(tenant, LARGE_BYTES + 1, partial(_check_all, messages, most_pixels))
 

@@ -47,9 +47,10 @@ class _CallIndices:
             delta = choice.get("delta")
             calls = delta.get("tool_calls") if isinstance(delta, dict) else None
             for place, call in enumerate(calls if isinstance(calls, list) else ()):
-                if isinstance(call, dict) and call.get("index") != (
-                    index := self._of(_choice_index(choice), place, call)
-                ):
+                if not isinstance(call, dict):
+                    continue
+                index = self._of(_choice_index(choice), place, call)
+                if call.get("index") != index:
                     call["index"], changed = index, True
         return changed
 

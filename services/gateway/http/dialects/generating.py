@@ -26,9 +26,9 @@ from services.gateway.http.request_options import RequestOptions, settle_pace, s
 from services.gateway.http.server.client_watch import ConnectionWatch
 from services.gateway.http.server.endpoint import Shape
 from services.gateway.http.server.exchange import Exchange
-from services.gateway.http.sse import PING, compact, in_steps
+from services.gateway.http.sse import PING, written
 from services.gateway.labels import Degraded
-from services.runtime.aside import LARGE_BYTES, aside, size_in
+from services.runtime.aside import aside, size_in
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput
 from services.runtime.rpc.boundary import Call
@@ -252,8 +252,7 @@ class Generating:
 
     async def _in_one_piece(self, tenant: str, size: int, whole: Callable[[], Mapping[str, Any]]) -> bytes:
         """An answer whose objects have about `size`."""
-        write = in_steps if size > LARGE_BYTES else compact
-        return await aside(tenant, size, lambda: write(whole()))
+        return await aside(tenant, size, lambda: written(whole(), size))
 
     def _watch(self, exchange: Exchange, order: RequestOptions) -> ConnectionWatch:
         async def beat() -> None:

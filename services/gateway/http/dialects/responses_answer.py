@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.http import sse
 from services.gateway.http.dialects.chat_answer import logprobs
 from services.gateway.http.dialects.responses_relay import RelayedResponse
 from services.gateway.http.errors import ErrorResponse
 from services.gateway.http.report import adds_words, found, report, size_of_answer
 from services.gateway.http.request_options import RequestOptions
-from services.gateway.http.sse import GrowingTexts, Write, compact, in_steps
-from services.runtime.aside import LARGE_BYTES
+from services.gateway.http.sse import GrowingTexts, Write, compact, written
 
 _INCOMPLETE = {
     chat_pb2.FINISH_REASON_LENGTH: "max_output_tokens",
@@ -64,7 +65,7 @@ class ResponseWriter:
 
     def close(self, final: pb.Final) -> bytes:
         """The last events of a stream but one: every item is done, and the response is as `whole` has it."""
-        self._write = in_steps if size_of_answer(final) > LARGE_BYTES else compact
+        self._write = partial(written, size=size_of_answer(final))
         if self._relayed.ended:
             self._whole = {**self._relayed.whole(), "hedgerow": report(final)}
             return b""
@@ -199,7 +200,7 @@ class ResponseWriter:
 
     def _event(self, kind: str, **fields: Any) -> bytes:
         number, self._sequence = self._sequence, self._sequence + 1
-        return b"data: " + self._write({"type": kind, "sequence_number": number, **fields}) + b"\n\n"
+        return sse.event({"type": kind, "sequence_number": number, **fields}, self._write)
 
     def _response(self, final: pb.Final, items: list[dict[str, Any]]) -> dict[str, Any]:
         reason = _INCOMPLETE.get(final.finish_reason)

@@ -16,7 +16,7 @@ from typing import Any
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
 from services.gateway.answer.metrics import degrade
-from services.gateway.http import structure
+from services.gateway.http import sse, structure
 from services.gateway.http.dialects.generating import Read, ReadRequest
 from services.gateway.http.dialects.responses_answer import ResponseWriter
 from services.gateway.http.fields import Fields
@@ -82,7 +82,7 @@ class StoredTurns:
             return None
         given = {name: body.seen(name) for name in body if name != _PREVIOUS} | {"store": False}
         body = Fields(given)
-        data = await aside(tenant.name, size, partial(_written, given))
+        data = await aside(tenant.name, size, partial(sse.written, given, size))
         order = await read(data, body, size)  # its own input alone, so that errors have the caller's places
         whose = owner(tenant, order)
         wanted = wanted and whose is not None
@@ -187,20 +187,11 @@ def _items(given: Any) -> list[dict[str, Any]]:
     return [{"type": "message", "role": "user", "content": given}] if isinstance(given, str) else list(given or ())
 
 
-def _written(given: Mapping[str, Any]) -> bytes:
-    """A body, written item by item: between two a thread lets the event loop run."""
-    return b"{" + b",".join(compact(name) + b":" + _value(each) for name, each in given.items()) + b"}"
-
-
-def _value(given: Any) -> bytes:
-    return b"[" + b",".join(map(compact, given)) + b"]" if isinstance(given, list) else compact(given)
-
-
 async def _within(exchange: Exchange, given: Mapping[str, Any], size: int, field: str) -> bytes:
     """A body of about `size` bytes with earlier turns or items, which `field` has named. It has the limits of one that
     was sent, and takes its room."""
     tenant = exchange.credential.tenant.name
-    data = await aside(tenant, size, partial(_written, given))
+    data = await aside(tenant, size, partial(sse.written, given, size))
     if len(data) > (most := exchange.bounds.most_bytes):
         raise InvalidInput(field, f"a conversation of at most {most} bytes", f"{len(data)} bytes")
     exchange.expand(len(data))

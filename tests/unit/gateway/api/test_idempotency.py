@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.quota import REQUEST, Allowance, Claim, QuotaExceeded, Quotas, Reservation
 from services.gateway.answer.event_writer import Send
 from services.gateway.api import idempotency
-from services.gateway.api.idempotency import IdempotencyStore, SendChoice, with_heartbeats
+from services.gateway.api.idempotency import IdempotencyStore, SendChoice
 from services.gateway.errors import AnswerNotKept
 from services.gateway.settings.serving import KeptSettings
 from services.runtime.aside import LARGE_BYTES
@@ -263,40 +263,3 @@ async def test_a_draining_gateway_gives_up_answers_without_a_client():
     scene.answers.drain()
     assert await reading == ["a", "b", "c"]
     assert (scene.begun, scene.over, scene.left) == (2, 1, 2)
-
-
-def beating(give: Callable[[Send], Awaitable[object]], every_s: float) -> AsyncGenerator[pb.GenerateResponse, None]:
-    return sent_by(lambda send: with_heartbeats(give, send, every_s))
-
-
-async def test_signs_of_life_come_while_nothing_else_does():
-    async def slow(send: Send) -> None:
-        for pause in (0.1, 2.5, 0.1):
-            await asyncio.sleep(pause)
-            await send(pb.GenerateResponse(events=[pb.Event(delta=pb.TextDelta(text="a"))]))
-
-    came = [message.events[0].WhichOneof("kind") async for message in beating(slow, 1)]
-    assert came == ["delta", "heartbeat", "heartbeat", "delta", "delta"]
-
-
-async def test_a_client_that_leaves_between_heartbeats_leaves_the_answer():
-    left = asyncio.Event()
-
-    async def silent(send: Send) -> None:
-        try:
-            await asyncio.sleep(60)
-        finally:
-            left.set()
-
-    messages = beating(silent, 1)
-    await anext(messages)
-    await messages.aclose()
-    assert left.is_set()
-
-
-async def test_a_client_that_leaves_after_a_message_leaves_the_answer_at_once():
-    scene = Scene("a", "b")
-    messages = beating(scene._give, 5)
-    await anext(messages)
-    await messages.aclose()
-    assert scene.left == 1

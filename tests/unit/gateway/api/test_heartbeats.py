@@ -1,0 +1,53 @@
+"""Signs of life of an answer that has nothing else to send."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+
+import pytest
+
+from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.answer.event_writer import Send
+from services.gateway.api.idempotency import with_heartbeats
+from tests.unit.gateway.api.test_idempotency import Scene
+from tests.unit.gateway.reading import sent_by
+
+pytestmark = pytest.mark.paused
+
+
+def beating(give: Callable[[Send], Awaitable[object]], every_s: float) -> AsyncGenerator[pb.GenerateResponse, None]:
+    return sent_by(lambda send: with_heartbeats(give, send, every_s))
+
+
+async def test_signs_of_life_come_while_nothing_else_does():
+    async def slow(send: Send) -> None:
+        for pause in (0.1, 2.5, 0.1):
+            await asyncio.sleep(pause)
+            await send(pb.GenerateResponse(events=[pb.Event(delta=pb.TextDelta(text="a"))]))
+
+    came = [message.events[0].WhichOneof("kind") async for message in beating(slow, 1)]
+    assert came == ["delta", "heartbeat", "heartbeat", "delta", "delta"]
+
+
+async def test_a_client_that_leaves_between_heartbeats_leaves_the_answer():
+    left = asyncio.Event()
+
+    async def silent(send: Send) -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            left.set()
+
+    messages = beating(silent, 1)
+    await anext(messages)
+    await messages.aclose()
+    assert left.is_set()
+
+
+async def test_a_client_that_leaves_after_a_message_leaves_the_answer_at_once():
+    scene = Scene("a", "b")
+    messages = beating(scene._give, 5)
+    await anext(messages)
+    await messages.aclose()
+    assert scene.left == 1
