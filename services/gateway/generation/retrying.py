@@ -1,17 +1,21 @@
-"""Another call to a model where the first one failed."""
+"""Further calls to a model whose call failed: before its first text, or in the middle of an answer."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
-from services.gateway.generation.call import Call
-from services.gateway.generation.job import Attempt, Generate, Job
+from hedgerow.llm.v1 import llm_pb2
+from services.gateway.generation.call import Call, Text
+from services.gateway.generation.job import Attempt, Generate, Granted, Job, Report
+from services.gateway.labels import Act
+from services.gateway.settings.permissions import is_plain_text
 from services.gateway.upstream.fleet import Fleet, Pool
 from services.gateway.upstream.replica import Replica
 from services.runtime.errors import Misconfigured, ServiceError, TooLate
 
-RETRIES = 2  # of one model: two replicas may have died together
+_RETRIES = 2  # of one model: two replicas may have died together
 
 
 class Retrying:
@@ -44,7 +48,7 @@ class Retrying:
     def _pause_s(self, job: Job, pool: Pool, failed: Sequence[Replica], problem: ServiceError) -> float | None:
         """Seconds to wait before another call; None for no other call. A replica that was silent, or is set up
         wrongly, is not asked again."""
-        if len(failed) > 1 and (len(failed) > RETRIES or not pool.has_others(failed)):
+        if len(failed) > 1 and (len(failed) > _RETRIES or not pool.has_others(failed)):
             return None
         elsewhere = isinstance(problem, TooLate | Misconfigured)
         if pool.is_open(job.slot_request.tenant, failed if elsewhere else ()):
@@ -52,3 +56,101 @@ class Retrying:
         if not elsewhere:
             return self._fleet.retry.pause_s(problem, job.deadline.remaining())
         return 0.0 if not job.deadline.is_over() and self._fleet.retry.spend() else None
+
+
+class Resumable:
+    """Resumes an answer that breaks in mid-stream, from the text that is there. `begin` starts a text, `again` is one
+    call for the rest of it."""
+
+    def __init__(self, fleet: Fleet, begin: Generate[Job], again: Generate[Granted]):
+        self._fleet, self._begin, self._again = fleet, begin, again
+
+    async def __call__(self, job: Job, text: Text) -> None:
+        """Write the answer into `text`. Raises when it ends without its last message."""
+        call = await self._begin(job)
+        try:
+            while problem := await _forwarded(call, job.report, text):
+                call.failed(problem)
+                if isinstance(problem, TooLate) or text.over:
+                    raise problem
+                call = await self._continue(job, text, call, problem)
+            text.end()
+            await call.finished()
+        finally:
+            call.cancel()
+
+    async def _continue(self, job: Job, text: Text, broken: Call, problem: ServiceError) -> Call:
+        """Another call for the rest of the text. Raises `problem` where that is not possible."""
+        failed: Sequence[Replica] = (broken.replica,)
+        cause = problem
+        while len(failed) <= _RETRIES and cause.retryable and not job.single_attempt:
+            rest = self._rest(job, text, broken.pool, failed, cause)
+            if rest is None:
+                break
+            try:
+                return await self._again(rest)
+            except ServiceError as another:
+                cause = another
+                rest.slot.release(unused=True)
+            if (call := rest.attempt.call) is None:
+                break
+            job.report.decisions.add(Act.FAILOVER_FAILED, call.replica, cause.outline)
+            failed = (*failed, call.replica)
+        raise problem
+
+    def _rest(self, job: Job, text: Text, pool: Pool, failed: Sequence[Replica], cause: ServiceError) -> Granted | None:
+        """The job for the rest, where another replica is available, and load and budget allow it."""
+        request, never = _request_for_rest(job.request, text.items), pool.elsewhere(failed)
+        if request is None or pool.is_open(job.slot_request.tenant, never):
+            return None
+        slot = pool.limiter.spare()
+        if slot is None:
+            return None
+        if not self._fleet.retry.spend():
+            slot.release(unused=True)
+            return None
+        rest, carried = replace(job, request=request, models=(pool.model,)), sum(each.tokens for each in text.items)
+        return Granted(Attempt(rest, "failover", cause.outline, failed, never, carried), slot)
+
+
+async def _forwarded(call: Call, report: Report, text: Text) -> ServiceError | None:
+    """The error that ended the call; None when all of it was forwarded.
+
+    When the last reader leaves meanwhile, the call is cancelled and not the task that reads it: of a read that is
+    cancelled gRPC keeps 125 to 160 bytes for good (grpcio 1.85.1).
+    """
+    pool, report.model = call.pool, call.pool.model
+    report.resumed, report.carried_tokens = call.kind == "failover", call.carried_tokens
+    if pool.throughput_drop.active:
+        rate = f"token rate at {pool.throughput_drop.ratio():.2f} of the baseline"
+        report.decisions.add(Act.LIMIT_THROUGHPUT_DROP, pool.model, rate)
+    text.stop = call.cancel
+    try:
+        await call.forward(text)
+    except ServiceError as problem:
+        return problem
+    finally:
+        text.stop = None
+    return None
+
+
+def _request_for_rest(
+    request: llm_pb2.GenerateRequest, written: Sequence[llm_pb2.GenerateResponse]
+) -> llm_pb2.GenerateRequest | None:
+    """The request for the rest of the text; None where no engine could continue: a constraint holds for a whole answer
+    and not for its end, and reasoning and calls cannot be continued."""
+    if request.HasField("response_format") or request.tools or any(message.reasoning for message in written):
+        return None
+    if not is_plain_text(request.original):
+        return None
+    rest = llm_pb2.GenerateRequest()
+    rest.CopyFrom(request)
+    rest.prefix = request.prefix + "".join(message.text for message in written)
+    written_tokens = sum(message.tokens for message in written)
+    if request.sampling.HasField("max_tokens"):
+        rest.sampling.max_tokens = request.sampling.max_tokens - written_tokens
+        if rest.sampling.max_tokens < 1:
+            return None
+    if request.sampling.HasField("min_tokens"):
+        rest.sampling.min_tokens = max(0, request.sampling.min_tokens - written_tokens)
+    return rest

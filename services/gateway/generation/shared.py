@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.generation.call import Text
 from services.gateway.generation.job import Job, Report
-from services.gateway.generation.resuming import Resumable
+from services.gateway.generation.retrying import Resumable
 from services.gateway.labels import Act
 from services.gateway.policies.single_flight import Flight, FlightReader, SingleFlight
 

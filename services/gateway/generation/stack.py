@@ -24,10 +24,8 @@ from services.gateway.generation.fallback import Fallback
 from services.gateway.generation.hedging import Hedging
 from services.gateway.generation.job import Generate, Job
 from services.gateway.generation.limiting import Limiting
-from services.gateway.generation.load_balancing import LoadBalancing
-from services.gateway.generation.resuming import Resumable
-from services.gateway.generation.retrying import Retrying
-from services.gateway.generation.sending import Send
+from services.gateway.generation.retrying import Resumable, Retrying
+from services.gateway.generation.sending import LoadBalancing, Send
 from services.gateway.generation.shared import Shared
 from services.gateway.generation.start_wait import StartWait
 from services.gateway.upstream.fleet import Fleet

@@ -24,10 +24,8 @@ from services.gateway.generation.fallback import Fallback
 from services.gateway.generation.hedging import Hedging
 from services.gateway.generation.job import Job, Report
 from services.gateway.generation.limiting import Limiting
-from services.gateway.generation.load_balancing import LoadBalancing
-from services.gateway.generation.resuming import Resumable
-from services.gateway.generation.retrying import Retrying
-from services.gateway.generation.sending import Send
+from services.gateway.generation.retrying import Resumable, Retrying
+from services.gateway.generation.sending import LoadBalancing, Send
 from services.gateway.generation.shared import Shared
 from services.gateway.policies.slot import SlotRequest
 from services.gateway.settings.answer_time import StageBudgets
