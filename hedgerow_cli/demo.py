@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hedgerow import Options
 from hedgerow_cli.demo_steps import STEPS, DemoStep, ends, says_something
 
 if TYPE_CHECKING:
@@ -127,9 +126,7 @@ async def _ask(client: AsyncClient, mesh: Mesh, step: DemoStep, console: Console
     console.rule(step.title, align="left", style="dim")
     console.print(f"› {' + '.join(filter(None, (step.question, step.audio, *step.images)))}", markup=False)
     images, audio = [SAMPLES / name for name in step.images], SAMPLES / step.audio if step.audio else None
-    brief: Options = {**step.options, "max_tokens": 1}
-    frozen = (await client.ask(step.question, **brief)).model if step.frozen else ""
-    with written_as_it_comes() as write, _frozen(mesh, frozen):
+    with written_as_it_comes() as write, _paused(mesh, step.paused):
         answer = await client.ask(
             step.question, images=images, audio=audio, on_token=write, allow_fallback=True, **step.options
         )
@@ -149,12 +146,11 @@ async def _stored(client: AsyncClient, question: str) -> None:
 
 
 @contextmanager
-def _frozen(mesh: Mesh, model: str) -> Iterator[None]:
-    """The process that serves the model stands still inside; none does where the name is empty."""
+def _paused(mesh: Mesh, name: str) -> Iterator[None]:
+    """The processes of the service of this name are stopped inside."""
     from signal import SIGCONT, SIGSTOP
 
-    serving = [each for each in mesh.services if each.spec.environment.get("HEDGEROW_LLM_MODEL_NAME") == model]
-    processes = [each.process for each in serving if each.process]
+    processes = [each.process for each in mesh.services if each.spec.name == name and each.process]
     for process in processes:
         process.signal(SIGSTOP)
     try:

@@ -92,7 +92,7 @@ class DemoStep:
     audio: str = ""
     checks: tuple[Check, ...] = ()
     after_stored: str = ""  # a question whose answer the cache must hold before
-    frozen: bool = False  # the model that the router prefers for this stands still (SIGSTOP) while it is asked
+    paused: str = ""  # a service that is stopped (SIGSTOP) while this is asked
 
     def shortfall(self, answer: Answer) -> str:
         """The first check that failed; empty where all passed."""
@@ -139,9 +139,10 @@ STEPS = (
     DemoStep(
         "A hedge: the preferred model is paused (SIGSTOP), another answers",
         "What is the largest ocean?",
-        {"cache": "bypass", "max_tokens": 40},
+        # The router prefers the one model of this tier, whichever model is faster at the moment.
+        {"cache": "bypass", "max_tokens": 40, "tier": "quality"},
         # Not `won`: on a slow CPU the preferred model is given up before another has a text.
         checks=(decided("hedge", "started"), says_something),
-        frozen=True,
+        paused="llm-quality",
     ),
 )

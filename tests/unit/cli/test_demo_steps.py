@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from signal import SIGCONT, SIGSTOP
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from rich.console import Console
 
 from hedgerow import Decision, Label
+from hedgerow_cli import demo
 from hedgerow_cli.demo_steps import (
     STEPS,
     Check,
@@ -62,3 +66,20 @@ def test_a_step_names_itself_and_its_first_check_that_failed() -> None:
 
 def test_every_step_of_the_demo_checks_something() -> None:
     assert all(step.checks for step in STEPS)
+
+
+async def test_the_hedged_step_pauses_the_model_of_its_tier_whichever_model_is_faster() -> None:
+    done: list[tuple[str, Any]] = []
+
+    def service(name: str) -> Any:
+        process = SimpleNamespace(signal=lambda number: done.append((name, number)))
+        return SimpleNamespace(spec=SimpleNamespace(name=name), process=process)
+
+    async def ask(question: str, **options: Any) -> Any:
+        done.append(("asked", options["tier"]))
+        return an_answer(decisions=(Decision("hedge", "started", "b:1", "", 0.0),))
+
+    mesh: Any = SimpleNamespace(services=[service("llm-fast"), service("llm-quality")])
+    (step,) = (step for step in STEPS if step.paused)
+    assert await demo._ask(cast(Any, SimpleNamespace(ask=ask)), mesh, step, Console(quiet=True)) == ""
+    assert done == [("llm-quality", SIGSTOP), ("asked", "quality"), ("llm-quality", SIGCONT)]
