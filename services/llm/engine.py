@@ -16,11 +16,13 @@ METHODS = frozenset({"embeddings", "rerank", "moderations"})
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A piece of a message: `text`, or an encoded picture or recording in `data`."""
+    """A piece: `text`, media in `data`, or a document in its caller's words, the JSON `given` at a `place`."""
 
-    kind: Literal["text", "image", "audio"]
+    kind: Literal["text", "image", "audio", "document"]
     text: str = ""
     data: bytes = b""
+    place: str = ""
+    given: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +102,14 @@ class Constraint:
 @dataclass(frozen=True, slots=True)
 class Original:
     """The request in its caller's words. `api`: the API they are of, as `Model.apis` has it. `body` is a JSON object;
-    what of a conversation it lacks, the request has. `untranslated`: what the request does not say, by place, as JSON.
-    """
+    what of a conversation it lacks, the request has. `untranslated`: what the request does not say, by place, as JSON;
+    the messages of the request have parts for the `documents` at these places."""
 
     api: str
     body: bytes
     headers: Mapping[str, str] = field(default_factory=dict)
     untranslated: Mapping[str, str] = field(default_factory=dict)
+    documents: frozenset[str] = frozenset()
 
     @property
     def method(self) -> str:
@@ -268,8 +271,7 @@ class Engine(Protocol):
 
         All counts are of this generation: a prefix is part of the prompt. Raises InvalidInput, NotSupported, Exhausted
         or Unavailable, always before the first chunk: once there is text, a failure is a finish with reason
-        INTERRUPTED. Thoughts and calls of tools are as good as text. Raises TooLate when the deadline is over, also in
-        mid-answer.
+        INTERRUPTED. Thoughts and calls of tools are as good as text. Raises TooLate at the deadline, also mid-answer.
         """
         ...
 

@@ -56,7 +56,7 @@ def _of_message(message: Message) -> Iterator[tuple[str, Feature]]:
     if message.role == "tool":
         yield "role tool", Feature.TOOLS
     for number, part in enumerate(message.parts):
-        if part.kind != "text":
+        if part.kind in _PARTS:
             yield f"parts[{number}].{part.kind}", _PARTS[part.kind]
 
 

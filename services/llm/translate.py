@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Literal
 
@@ -83,8 +83,9 @@ DEFAULTS = (
 
 def to_request(request: llm_pb2.GenerateRequest, tenant: str = "") -> Request:
     """The engine's request. Raises InvalidInput for a role, a part or a mode that is none."""
+    original = _to_original(request) if request.HasField("original") else None
     return Request(
-        messages=to_messages(request.messages),
+        messages=to_messages(request.messages, original.untranslated if original else {}),
         sampling=_to_sampling(request.sampling),
         constraint=_to_constraint(request.response_format),
         prefix=request.prefix,
@@ -93,16 +94,19 @@ def to_request(request: llm_pb2.GenerateRequest, tenant: str = "") -> Request:
         tools=to_tools(request.tools),
         tool_choice=_to_tool_choice(request.tool_choice),
         parallel_tool_calls=request.parallel_tool_calls if request.HasField("parallel_tool_calls") else True,
-        original=_to_original(request.original) if request.HasField("original") else None,
+        original=original,
         most_tokens=request.most_tokens,
         omits=request.omit_untranslated,
     )
 
 
-def _to_original(original: chat_pb2.Original) -> Original:
+def _to_original(request: llm_pb2.GenerateRequest) -> Original:
+    original = request.original
     if original.api not in _APIS:
         raise InvalidInput("original.api", f"one of {', '.join(_APIS.values())}", original.api)
-    return Original(_APIS[original.api], original.body, dict(original.headers), dict(original.untranslated))
+    documents = frozenset(document.place for message in request.messages for document in message.documents)
+    headers, untranslated = dict(original.headers), dict(original.untranslated)
+    return Original(_APIS[original.api], original.body, headers, untranslated, documents)
 
 
 def to_tools(tools: Iterable[chat_pb2.Tool]) -> tuple[Tool, ...]:
@@ -110,11 +114,12 @@ def to_tools(tools: Iterable[chat_pb2.Tool]) -> tuple[Tool, ...]:
     return tuple(Tool(tool.name, tool.description, tool.parameters, tool.strict) for tool in tools)
 
 
-def to_messages(messages: Iterable[chat_pb2.Message]) -> tuple[Message, ...]:
-    return tuple(_to_message(f"messages[{index}]", message) for index, message in enumerate(messages))
+def to_messages(messages: Iterable[chat_pb2.Message], untranslated: Mapping[str, str] = {}) -> tuple[Message, ...]:
+    """The messages, with the documents among the fields that their caller has for another API."""
+    return tuple(_to_message(f"messages[{index}]", message, untranslated) for index, message in enumerate(messages))
 
 
-def _to_message(where: str, message: chat_pb2.Message) -> Message:
+def _to_message(where: str, message: chat_pb2.Message, untranslated: Mapping[str, str]) -> Message:
     role = _ROLES.get(message.role)
     if role is None:
         raise InvalidInput(f"{where}.role", "system, user, assistant or tool", message.role)
@@ -125,9 +130,33 @@ def _to_message(where: str, message: chat_pb2.Message) -> Message:
         parts = tuple(_to_part(f"{where}.parts[{index}]", part) for index, part in enumerate(message.parts))
         if all(part.kind == "text" for part in parts):
             content, parts = content or "".join(part.text for part in parts), ()
+    if documents := [each for each in message.documents if each.place in untranslated]:
+        texts = parts or (Part("text", content),)
+        content, parts = "", tuple(_with_documents(texts, documents, untranslated))
     if message.tool_calls:
         calls = tuple(ToolCall(call.id, call.name, call.arguments) for call in message.tool_calls)
     return Message(role, content, parts, calls, message.tool_call_id)
+
+
+def _with_documents(
+    parts: Iterable[Part], documents: Sequence[chat_pb2.Document], untranslated: Mapping[str, str]
+) -> Iterator[Part]:
+    """The parts, with the documents in the place of the characters that stand for them."""
+    for part in parts:
+        if part.kind != "text":
+            yield part
+            continue
+        at = 0
+        for document in documents:
+            yield from _text(part.text[at : document.begin])
+            yield Part("document", place=document.place, given=untranslated[document.place])
+            at = document.end
+        yield from _text(part.text[at:])
+
+
+def _text(text: str) -> Iterator[Part]:
+    if text:
+        yield Part("text", text)
 
 
 def _to_part(where: str, part: chat_pb2.Part) -> Part:

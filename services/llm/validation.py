@@ -78,6 +78,8 @@ def check_messages(messages: tuple[Message, ...]) -> None:
 
 
 def _check_part(where: str, part: Part, message: Message) -> None:
+    if part.kind == "document":
+        return
     if part.kind != "text" and message.role != "user":
         raise InvalidInput(where, f"{part.kind} only in messages of the user", message.role)
     if part.kind != "text" and not part.data:

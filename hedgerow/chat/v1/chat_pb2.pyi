@@ -68,18 +68,20 @@ API_RERANK: Api
 API_MODERATIONS: Api
 
 class Message(_message.Message):
-    __slots__ = ("role", "content", "parts", "tool_calls", "tool_call_id")
+    __slots__ = ("role", "content", "parts", "tool_calls", "tool_call_id", "documents")
     ROLE_FIELD_NUMBER: _ClassVar[int]
     CONTENT_FIELD_NUMBER: _ClassVar[int]
     PARTS_FIELD_NUMBER: _ClassVar[int]
     TOOL_CALLS_FIELD_NUMBER: _ClassVar[int]
     TOOL_CALL_ID_FIELD_NUMBER: _ClassVar[int]
+    DOCUMENTS_FIELD_NUMBER: _ClassVar[int]
     role: Role
     content: str
     parts: _containers.RepeatedCompositeFieldContainer[Part]
     tool_calls: _containers.RepeatedCompositeFieldContainer[ToolCall]
     tool_call_id: str
-    def __init__(self, role: _Optional[_Union[Role, str]] = ..., content: _Optional[str] = ..., parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., tool_calls: _Optional[_Iterable[_Union[ToolCall, _Mapping]]] = ..., tool_call_id: _Optional[str] = ...) -> None: ...
+    documents: _containers.RepeatedCompositeFieldContainer[Document]
+    def __init__(self, role: _Optional[_Union[Role, str]] = ..., content: _Optional[str] = ..., parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., tool_calls: _Optional[_Iterable[_Union[ToolCall, _Mapping]]] = ..., tool_call_id: _Optional[str] = ..., documents: _Optional[_Iterable[_Union[Document, _Mapping]]] = ...) -> None: ...
 
 class Part(_message.Message):
     __slots__ = ("text", "image", "audio")
@@ -90,6 +92,16 @@ class Part(_message.Message):
     image: bytes
     audio: bytes
     def __init__(self, text: _Optional[str] = ..., image: _Optional[bytes] = ..., audio: _Optional[bytes] = ...) -> None: ...
+
+class Document(_message.Message):
+    __slots__ = ("place", "begin", "end")
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    place: str
+    begin: int
+    end: int
+    def __init__(self, place: _Optional[str] = ..., begin: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
 
 class Tool(_message.Message):
     __slots__ = ("name", "description", "parameters", "strict")

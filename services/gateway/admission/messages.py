@@ -50,8 +50,7 @@ def flatten(request: pb.GenerateRequest) -> None:
     for message in request.messages:
         if not message.parts:
             continue
-        between = "\n" if any(part.WhichOneof("kind") in _MEDIA for part in message.parts) else ""
-        text = between.join(part.text for part in message.parts if part.text)
+        text = separator(message.parts).join(part.text for part in message.parts if part.text)
         shows = any(part.HasField("image") for part in message.parts)
         message.content = NO_TEXT if shows and not text.strip() else text
         for part in message.parts:
@@ -63,6 +62,11 @@ def flatten(request: pb.GenerateRequest) -> None:
         del message.parts[:]
     if request.messages and not request.messages[-1].content and request.messages[-1].role == chat_pb2.ROLE_USER:
         del request.messages[-1]  # the recording is the question
+
+
+def separator(parts: Iterable[chat_pb2.Part]) -> str:
+    """What stands between the texts of these parts where they are one text."""
+    return "\n" if any(part.WhichOneof("kind") in _MEDIA for part in parts) else ""
 
 
 def _text_alone(message: chat_pb2.Message) -> str:

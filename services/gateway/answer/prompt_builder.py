@@ -95,7 +95,7 @@ class Asked:
             return last
         seen = [chat_pb2.Part(image=picture) for picture in self.pictures]
         said = [chat_pb2.Part(text=last.content)] if last.content != NO_TEXT else []
-        return chat_pb2.Message(role=last.role, parts=[*seen, *said])
+        return chat_pb2.Message(role=last.role, parts=[*seen, *said], documents=last.documents)
 
     def _with_results(self, last: chat_pb2.Message) -> chat_pb2.Message:
         if not self.results:

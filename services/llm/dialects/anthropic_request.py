@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from services.llm.dialects import counterparts
+from services.llm.dialects.documents import translated
 from services.llm.dialects.media import image_type
 from services.llm.engine import Constraint, Message, Part, Request, Sampling, Tool, ToolCall, ToolChoice
 from services.llm.validation import read_parameters, read_schema
@@ -112,6 +113,8 @@ def _to_block(where: str, part: Part) -> dict[str, Any]:
             return {"type": "image", "source": source}
         case "audio":
             raise NotSupported(f"{where}.audio: this provider does not take recordings")
+        case "document":
+            return translated(part.place, part.given, "messages")
 
 
 def to_use(where: str, call: ToolCall) -> dict[str, Any]:

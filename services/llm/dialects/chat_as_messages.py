@@ -9,15 +9,14 @@ https://docs.claude.com/en/api/messages.
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from services.llm.dialects.anthropic_request import conversation_of, text_block, to_id, to_use
+from services.llm.dialects.documents import from_file, source
 from services.llm.dialects.forwarding import conversation, fields
-from services.llm.dialects.media import image_type
 from services.llm.engine import Original, ToolCall
 from services.runtime.errors import InvalidInput
 
@@ -25,9 +24,6 @@ API = "chat_completions"
 _PLACE = re.compile(r"messages\[\d+\]\.(thinking_blocks|(content\[\d+\]))")
 _KINDS = ("file", "document", "image_url")  # of parts; the last one by URL
 _MARK = "cache_control"
-_DATA = re.compile(r"data:([\w.+-]{1,64}/[\w.+-]{1,64})?[^,]{0,256};base64,", re.IGNORECASE)
-_BLANKS = str.maketrans("", "", "\t\n\f\r ")
-_BEGINNING = 64  # characters in base64, which say the type of a picture
 _TEXTS = ("text", "input_text", "output_text")
 
 
@@ -112,47 +108,9 @@ def _block(where: str, part: Mapping[str, Any]) -> dict[str, Any] | None:
     if kind == "image_url":
         given = part.get("image_url")
         url = given.get("url") if isinstance(given, dict) else given
-        return {"type": "image", "source": _source(f"{where}.image_url", str(url)), **_mark(part)}
+        return {"type": "image", "source": source(f"{where}.image_url", str(url)), **_mark(part)}
     if kind == "file":
-        return {**_document(f"{where}.file", part.get("file")), **_mark(part)}
+        return {**from_file(f"{where}.file", part.get("file")), **_mark(part)}
     if kind == "document":
         return dict(part)
     raise InvalidInput(where, "a text, a picture, a file or a document", str(kind))
-
-
-def _document(where: str, file: Any) -> dict[str, Any]:
-    """A PDF or a text, from `file_data`, or by a URL in `file_id`, as LiteLLM has it."""
-    if not isinstance(file, dict):
-        raise InvalidInput(where, "an object", type(file).__name__)
-    if not isinstance(file.get("file_data"), str):
-        got = str(file.get("file_id") or "none")
-        if got.startswith(("https://", "http://")):
-            return {"type": "document", "source": {"type": "url", "url": got}}
-        raise InvalidInput(f"{where}.file_data", "the file as a data: URL, or a URL in file_id", got)
-    source = _source(f"{where}.file_data", file["file_data"])
-    kind = "image" if str(source.get("media_type")).startswith("image/") else "document"
-    if source.get("media_type") == "text/plain":
-        text = _decoded(f"{where}.file_data", source["data"]).decode("utf-8", "replace")
-        source = {"type": "text", "media_type": "text/plain", "data": text}
-    title = {"title": file["filename"]} if kind == "document" and isinstance(file.get("filename"), str) else {}
-    return {"type": kind, "source": source, **title}
-
-
-def _source(where: str, url: str) -> dict[str, Any]:
-    """The place of a file: in a `data:` URL, or elsewhere."""
-    found = _DATA.match(url)
-    if not found:
-        if url.startswith(("https://", "http://")):
-            return {"type": "url", "url": url}
-        raise InvalidInput(where, "a data: URL in base64, or an address", url[:40])
-    data, kind = url[found.end() :].translate(_BLANKS), (found[1] or "").lower()
-    if kind.startswith("image/") or not kind:  # callers often name another type of picture than it is
-        kind = image_type(_decoded(where, data[:_BEGINNING]), where)
-    return {"type": "base64", "media_type": kind, "data": data}
-
-
-def _decoded(where: str, data: str) -> bytes:
-    try:
-        return base64.b64decode(data, validate=True)
-    except ValueError:
-        raise InvalidInput(where, "base64", f"{len(data)} characters") from None

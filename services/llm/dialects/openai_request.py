@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from services.llm.dialects import counterparts
+from services.llm.dialects.documents import translated
 from services.llm.dialects.media import audio_format, image_type
 from services.llm.engine import Constraint, Message, Original, Part, Request, Tool, ToolCall, ToolChoice
 from services.llm.validation import read_parameters, read_schema
@@ -117,6 +118,8 @@ def _to_part(where: str, part: Part) -> dict[str, Any]:
         case "audio":
             audio = {"data": base64.b64encode(part.data).decode(), "format": audio_format(part.data, where)}
             return {"type": "input_audio", "input_audio": audio}
+        case "document":
+            return translated(part.place, part.given, "chat_completions")
 
 
 def _to_call(call: ToolCall) -> dict[str, Any]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from services.llm.config import LlmSettings
-from services.llm.dialects import chat_as_messages
+from services.llm.dialects import chat_as_messages, documents
 from services.llm.dialects.anthropic_answer import AnthropicAnswer
 from services.llm.dialects.anthropic_request import HAS_NOT, to_body, to_conversation, to_tools
 from services.llm.dialects.counterparts import EFFORTS
@@ -30,7 +29,13 @@ class AnthropicEngine(ProviderEngine):
     def __init__(self, settings: LlmSettings, wire: Wire | None = None):
         own = self._own = settings.anthropic
         super().__init__("anthropic", own, own.base_url.get_secret_value() or _BASE_URL, settings, wire)
-        translates = partial(chat_as_messages.takes, sees=Feature.IMAGES in own.features)
+        sees = Feature.IMAGES in own.features
+
+        def translates(original: Original, place: str, given: str) -> bool:
+            if chat_as_messages.takes(original, place, given, sees=sees):
+                return True
+            return documents.takes(original, place, given, "messages")
+
         self._model = replace(
             self._model, apis=frozenset({"messages"}), lacks=frozenset(HAS_NOT), takes=EFFORTS, translates=translates
         )

@@ -12,7 +12,7 @@ from urllib.parse import quote, urljoin, urlsplit
 
 from services.llm.answer import Answer
 from services.llm.config import LlmSettings
-from services.llm.dialects import responses_request
+from services.llm.dialects import documents, responses_request
 from services.llm.dialects.counterparts import OPENAIS
 from services.llm.dialects.forwarding import conversation, encode, forwarded, forwarded_response
 from services.llm.dialects.openai_answer import OpenAIAnswer
@@ -48,7 +48,12 @@ class OpenAIEngine(ProviderEngine):
         self._takes_usage: bool | None = None  # whether it may be asked for the usage; None: not known yet
         apis = frozenset(self._apis)
         self._model = replace(
-            self._model, continues=Feature.PREFIX in own.features, apis=apis, lacks=frozenset(lacks), takes=OPENAIS
+            self._model,
+            continues=Feature.PREFIX in own.features,
+            apis=apis,
+            lacks=frozenset(lacks),
+            takes=OPENAIS,
+            translates=partial(documents.takes, api=self._apis[0]),
         )
 
     async def count_tokens(self, messages: tuple[Message, ...], tools: tuple[Tool, ...], deadline: Deadline) -> int:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from services.llm import relayed_usage, untranslated
-from services.llm.dialects import chat_as_messages, events
+from services.llm.dialects import documents, events
 from services.llm.engine import Message
 from services.llm.providers import context, meanings, openai
 from services.llm.providers.transport.sse import EventParser
@@ -35,7 +35,7 @@ def _omitted(text: str) -> None:
 WHOLE: Mapping[str, Reader] = {
     "context that is too long": whole(lambda text: context.refused({}, text, 400, "")),
     "refusals of providers": whole(lambda text: meanings.meaning(400, {}, text)),
-    "addresses of files": whole(chat_as_messages._DATA.match),
+    "addresses of files": whole(documents._DATA.match),
     "fields left out": whole(_omitted),
     "names of models": whole(openai._REASONS.match),
     "events of providers": whole(lambda text: events.parsed(json.dumps(text))),

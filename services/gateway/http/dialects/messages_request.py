@@ -9,7 +9,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.messages import NO_TEXT
 from services.gateway.http.dialects.chat_request import leave_choice_of_left, put_tool, take_form
-from services.gateway.http.dialects.parts import left
+from services.gateway.http.dialects.parts import left, note_documents
 from services.gateway.http.fields import Fields
 from services.gateway.http.request_options import RequestOptions, take_model, take_options
 from services.gateway.http.sse import compact
@@ -114,8 +114,11 @@ def _take_message(request: pb.GenerateRequest, given: Fields) -> None:
         request.messages.add(role=role, content=given.needed("content"))
         return
     message, before = chat_pb2.Message(role=role), len(request.messages)
+    read = list[Fields]()  # blocks of the message's parts
     for block in given.objects("content"):
         _take_block(request, message, block)
+        read += [block] * (len(message.parts) - len(read))
+    note_documents(message, message.parts, read)
     if all(part.WhichOneof("kind") == "text" for part in message.parts):
         message.content = "".join(part.text for part in message.parts)
         del message.parts[:]

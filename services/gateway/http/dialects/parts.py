@@ -1,16 +1,20 @@
-"""Reads the content of messages: text, pictures and recordings, in the format of OpenAI's chat completions."""
+"""Reads the content of messages: text, pictures, recordings and documents, in the format of OpenAI's chat
+completions."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission.messages import NO_TEXT
+from services.gateway.admission.messages import NO_TEXT, separator
 from services.gateway.http.fields import Fields, from_base64
 from services.runtime.errors import InvalidInput
 
 _TEXTS = ("text", "input_text", "output_text")
 _PICTURES = ("image_url", "input_image")
 AUDIO = "input_audio"
+DOCUMENTS = ("file", "input_file", "document")  # of chat completions, Responses, and Messages
 _CONTENT = "a string, or an array of parts"
 
 
@@ -25,7 +29,9 @@ def put_content(message: chat_pb2.Message, given: Fields) -> None:
     if not isinstance(content, list):
         raise given.wrong("content", _CONTENT)
     users = message.role == chat_pb2.ROLE_USER
-    parts = [read_part(part, media=users) for part in given.objects("content")]
+    read = given.objects("content")
+    parts = [read_part(part, media=users) for part in read]
+    note_documents(message, parts, read)
     if all(part.WhichOneof("kind") == "text" for part in parts):
         message.content = "".join(part.text for part in parts)
     else:
@@ -66,6 +72,19 @@ def read_part(part: Fields, *, media: bool = True) -> chat_pb2.Part:
             raise part.wrong(AUDIO, "an object")
         return chat_pb2.Part(audio=audio.base64("data"))
     return chat_pb2.Part(text=left(part, kind))
+
+
+def note_documents(message: chat_pb2.Message, parts: Collection[chat_pb2.Part], read: Collection[Fields]) -> None:
+    """Note where documents stand in the text of a user's message, whose `parts` have been read from `read`. A provider
+    of the same API gets them as they are, and one of another API in its own words."""
+    if message.role != chat_pb2.ROLE_USER:
+        return
+    at, between = 0, len(separator(parts))
+    for part, given in zip(parts, read, strict=True):
+        at += between if at and part.text else 0
+        if given.seen("type") in DOCUMENTS:
+            message.documents.add(place=given.at("")[:-1], begin=at, end=at + len(part.text))
+        at += len(part.text)
 
 
 def left(part: Fields, kind: str) -> str:

@@ -13,7 +13,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.messages import NO_TEXT
 from services.gateway.http.dialects.chat_request import MODES, ROLES, put_tool, take_form, take_sampling
-from services.gateway.http.dialects.parts import read_part, settle_blank
+from services.gateway.http.dialects.parts import note_documents, read_part, settle_blank
 from services.gateway.http.fields import Fields
 from services.gateway.http.request_options import TRUNCATIONS, RequestOptions, take_model, take_options
 from services.gateway.http.sse import compact
@@ -142,7 +142,9 @@ def _put_content(message: chat_pb2.Message, given: Fields, name: str, *, picture
         message.content = given.text(name) or ""
         return
     given_parts = given.objects(name)
-    parts = [read_part(part) for part in given_parts if _is_read(part, pictures=pictures)]
+    read = [part for part in given_parts if _is_read(part, message.role, pictures=pictures)]
+    parts = [read_part(part) for part in read]
+    note_documents(message, parts, read)
     if given_parts and not parts:
         message.content = "\n".join(map(_words, given_parts))
     elif all(part.WhichOneof("kind") == "text" for part in parts):
@@ -151,12 +153,14 @@ def _put_content(message: chat_pb2.Message, given: Fields, name: str, *, picture
         message.parts.extend(parts)
 
 
-def _is_read(part: Fields, *, pictures: bool) -> bool:
+def _is_read(part: Fields, role: chat_pb2.Role, *, pictures: bool) -> bool:
     kind, url = part.seen("type"), part.seen("image_url")
     if kind in _TEXTS:
         return True
     if not isinstance(kind, str):
         raise part.wrong("type", "a string")
+    if kind == "input_file":
+        return role == chat_pb2.ROLE_USER
     inline = isinstance(url, str) and url[:5].lower() == "data:" and "file_id" not in part
     return pictures and (kind == "input_audio" or (kind == "input_image" and inline))
 
