@@ -22,6 +22,7 @@ from pydantic_core import CoreSchema
 
 from hedgerow.engines import ENGINES, NAME_PATTERN, PROVIDER_ENGINES
 from launcher.catalog import home
+from launcher.meshfile import provider_models
 from launcher.meshfile.fields import (
     ExistingFolder,
     HttpUrls,
@@ -143,7 +144,11 @@ class Model(WithSettings):
         None,
         description="Most tokens of an answer. Default: the model's own; 512 with the profile `latency`.",
     )
-    sees: bool = Field(False, description="Whether it receives pictures; other models receive labels.")
+    sees: bool | None = Field(
+        None,
+        description="Whether it receives pictures; other models receive labels. Default: by the model's family, such "
+        "as gpt-5, claude, gemini, qwen-vl.",
+    )
     expected_ttft_ms: Milliseconds | None = Field(
         None, description="Time to the first token before there are measurements."
     )
@@ -232,6 +237,15 @@ class Model(WithSettings):
     def methods(self) -> tuple[str, ...]:
         """The APIs that it serves in place of chat; empty: it chats."""
         return () if self.serves == (CHAT,) else self.serves
+
+    def takes_pictures(self, name: str) -> bool:
+        """Whether it receives pictures, of a model called `name`: as the file says, by its features, or its family."""
+        if self.sees is not None:
+            return self.sees
+        if isinstance(features := self.options.get("features"), list):
+            return "images" in features
+        own = self.hub or (self.model or name if self.url else "")
+        return not self.methods and self.engine_used in ENGINES and provider_models.sees(own)
 
     @property
     def engine_used(self) -> str:

@@ -252,7 +252,7 @@ def _of_engine(name: str, model: Model, url: str) -> dict[str, Any]:
     """The engine's own settings that the file has words for."""
     if url:
         said: dict[str, Any] = {"base_url": url, "model": model.model or name}
-        if model.sees and model.engine_used == "openai":  # which takes none by default
+        if model.takes_pictures(name) and model.engine_used == "openai":  # which takes none by default
             said["features"] = ["tools", "logprobs", "logit_bias", "images"]
         if model.methods:
             said["apis"] = list(model.methods)
@@ -268,7 +268,7 @@ def _in_catalogue(name: str, model: Model) -> dict[str, Any]:
     said: dict[str, Any] = {"name": name, "tier": model.tier}
     if identity := identity_of(model):
         said["identity"] = identity
-    if model.sees:
+    if model.takes_pictures(name):
         said["sees"] = True
     optional = {
         "context_tokens": model.context_tokens or _context_of(model.local) or public.context_tokens,

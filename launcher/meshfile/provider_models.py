@@ -1,10 +1,12 @@
-"""What is public of providers' models: contexts and prices, from the data that `genai-prices` brings.
+"""What is public of providers' models: contexts and prices, from the data that `genai-prices` brings, and which
+families of models take pictures.
 
 Nothing is asked of the network; a later release of the package has later data.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, time
 from decimal import Decimal
@@ -15,6 +17,18 @@ from urllib.parse import urlsplit
 
 _NOON = time(12, tzinfo=UTC)  # some prices are lower at night; a file rendered twice on one day is the same
 _OPENAI, _OF_REGIONS = "openai", ".api.openai.com"
+_SEES = re.compile(
+    r"(?:^|[/.])(?:"
+    r"(?:chat)?gpt-4o(?!.*-(?:audio|realtime|search|transcribe|tts))|gpt-4\.[15]|gpt-4-turbo(?!-preview)|gpt-[5-9]"
+    r"|o1(?!-(?:mini|preview))|o3(?!-mini)|o4-mini"
+    r"|claude-(?!v?[12]\b|instant)"
+    r"|gemini-(?:1\.5|[2-9]|(?:flash|pro)(?:-lite)?-latest)(?!.*-(?:audio|embedding|tts))|gemma-?3[-:](?:4|12|27)b"
+    r"|grok-4|nova-(?:lite|premier|pro)|llama-?4|llama-3\.2-(?:11|90)b"
+    r"|pixtral|mistral-small-?(?:3\.[12]|250[36]|latest)|mistral-medium-(?:3|250[58]|latest)"
+    r"|(?:bak)?llava|glm-4(?:\.\d)?v|idefics|internvl|minicpm-[vo]|molmo|paligemma|phi-4-multimodal|qvq|smolvlm"
+    r"|[\w.-]*?(?:-vision|[-\d]vl)(?![a-z])"
+    r")"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +51,11 @@ def find(url: str, model: str) -> ProviderModel:
     model is called."""
     host = urlsplit(url).hostname or ""
     return _find(host, url.rstrip("/"), model) if _is_public(host) else UNKNOWN
+
+
+def sees(model: str) -> bool:
+    """Whether a model of this name is of a family that takes pictures, on any server."""
+    return _SEES.search(model.lower()) is not None
 
 
 def _is_public(host: str) -> bool:

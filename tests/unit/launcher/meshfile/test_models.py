@@ -102,12 +102,34 @@ def test_unset_properties_of_a_providers_model_are_the_public_ones(
 ) -> None:
     specs = specs_of(f"models: {{m: {{{said}}}}}\n", folder)
     (entry,) = json.loads(specs["router"].environment["HEDGEROW_ROUTER_MODELS"])
-    assert {name: entry[name] for name in entry if name not in ("name", "tier", "identity")} == row
+    assert {name: entry[name] for name in entry if name not in ("name", "tier", "identity", "sees")} == row
     assert RouterSettings(models=[entry]).models[0].context_tokens == row.get("context_tokens", 0)
     engine = json.loads(specs["llm-m"].environment.get("HEDGEROW_LLM_ANTHROPIC", "{}"))
     assert engine.get("context_tokens") == (1_000_000 if "1000000" in said else None), (
         "a public default of the context length is not sent, because it may be outdated"
     )
+
+
+@pytest.mark.parametrize(
+    ("said", "sees"),
+    [
+        (ANTHROPIC, True),
+        (f"{ANTHROPIC}, sees: false", False),
+        (f"{ANTHROPIC}, options: {{features: [tools]}}", False),
+        ("url: 'http://vllm:8000/v1', model: Qwen/Qwen2.5-VL-7B-Instruct", True),
+        ("url: 'http://vllm:8000/v1', model: Qwen/Qwen3-8B", False),
+        ("url: 'http://vllm:8000/v1', model: mine, sees: true", True),
+        ("url: 'http://vllm:8000/v1', model: mine, options: {features: [images]}", True),
+        ("url: 'http://vllm:8000/v1', engine: 'mine.engine:start', model: gpt-5", False),
+        ("hub: llava-hf/llava-1.5-7b-hf", True),
+    ],
+)
+def test_a_model_receives_pictures_by_the_file_or_else_by_its_family(folder: Path, said: str, sees: bool) -> None:
+    specs = specs_of(f"models: {{m: {{{said}}}}}\n", folder)
+    (entry,) = json.loads(specs["router"].environment["HEDGEROW_ROUTER_MODELS"])
+    assert entry.get("sees", False) == sees
+    openai = json.loads(specs["llm-m"].environment.get("HEDGEROW_LLM_OPENAI", "{}"))
+    assert not openai or ("images" in openai.get("features", [])) == sees
 
 
 def test_the_router_and_a_models_service_have_the_same_identity(folder: Path) -> None:

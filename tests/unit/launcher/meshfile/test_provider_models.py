@@ -1,10 +1,10 @@
-"""Public facts of providers' models: contexts and prices."""
+"""Public facts of providers' models: contexts and prices, and which take pictures."""
 
 from __future__ import annotations
 
 import pytest
 
-from launcher.meshfile.provider_models import UNKNOWN, find
+from launcher.meshfile.provider_models import UNKNOWN, find, sees
 
 
 def test_a_providers_model_has_its_context_and_the_prices_of_the_providers_cache() -> None:
@@ -38,3 +38,28 @@ def test_prices_by_length_use_that_of_short_prompts() -> None:
 )
 def test_a_model_is_known_only_with_its_providers_url(url: str, model: str) -> None:
     assert find(url, model) == UNKNOWN
+
+
+SEEING = """
+    gpt-4o gpt-4o-mini-2024-07-18 chatgpt-4o-latest gpt-4.1-nano gpt-4-turbo gpt-5-mini openai/gpt-5.1 o1-pro o3 o4-mini
+    claude-3-haiku-20240307 claude-sonnet-4-5 us.anthropic.claude-opus-4-1-20250805-v1:0 anthropic/claude-3.7-sonnet
+    gemini-1.5-pro google/gemini-2.5-flash gemini-flash-latest gemma3:4b google/gemma-3-27b-it grok-4 grok-2-vision-1212
+    llava:13b llava-hf/llava-1.5-7b-hf Qwen/Qwen2.5-VL-7B-Instruct qwen-vl-max qwen2.5vl:7b pixtral-12b-2409
+    llama3.2-vision:11b meta-llama/Llama-3.2-11B-Vision-Instruct meta-llama/Llama-4-Scout-17B-16E deepseek-vl2
+    OpenGVLab/InternVL3-8B openbmb/MiniCPM-V-2_6 glm-4.5v mistral-small-latest amazon.nova-pro-v1:0
+"""
+BLIND = """
+    gpt-3.5-turbo gpt-4 gpt-4-turbo-preview gpt-oss-20b gpt-4o-audio-preview gpt-4o-mini-search-preview o1-mini o3-mini
+    claude-2.1 anthropic.claude-v2 claude-instant-1.2 gemini-1.0-pro gemini-2.5-flash-preview-tts gemma3:1b gemma-2-9b
+    qwen3:8b Qwen/Qwen2.5-7B-Instruct meta-llama/Llama-3.3-70B deepseek-chat mistral-large-latest phi-4 small mine
+"""
+
+
+@pytest.mark.parametrize("model", SEEING.split())
+def test_models_of_these_families_take_pictures(model: str) -> None:
+    assert sees(model)
+
+
+@pytest.mark.parametrize("model", BLIND.split())
+def test_models_of_other_families_take_none(model: str) -> None:
+    assert not sees(model)
