@@ -23,6 +23,11 @@ class ProviderNotReached(ProviderAway):
     reason = Starting.reason
 
 
+class MalformedOutput(Unavailable):
+    """The provider discards what the model wrote: a call of a tool, or an object, that does not parse. The provider is
+    well, and the model may write another one."""
+
+
 class EngineBusy(Exhausted):
     """The engine's queue is full, or the provider limits the rate."""
 
@@ -43,13 +48,14 @@ class ModelNotAtProvider(Misconfigured):
 
 class RequestRefused(InvalidInput):
     """The provider refused the request. `status` and `own` (JSON, empty if it is none) are the provider's, for callers
-    of its API."""
+    of its API; `extras` are fields that it refuses as extra ones."""
 
     takes: ClassVar[str] = "what the provider takes"
+    extras: frozenset[str] = frozenset()
 
-    def __init__(self, field: str, said: str, status: int, own: str = ""):
+    def __init__(self, field: str, said: str, status: int, own: str = "", extras: frozenset[str] = frozenset()):
         super().__init__(field, f"{self.takes} ({said})", f"HTTP {status}")
-        self.status, self.own = status, own
+        self.status, self.own, self.extras = status, own, extras
 
     def include_provider_error(self, api: str) -> None:
         """Include the provider's own error, for a caller of `api`."""

@@ -11,6 +11,7 @@ from services.llm.errors import (
     ContentRefused,
     EngineBusy,
     EngineDown,
+    MalformedOutput,
     ModelNotAtProvider,
     ProviderAway,
     ProviderNotReached,
@@ -18,6 +19,7 @@ from services.llm.errors import (
     RequestRefused,
 )
 from services.llm.providers import context
+from services.llm.providers.extra_fields import named
 from services.llm.providers.meanings import Meaning, meaning
 from services.llm.providers.retry_delay import retry_delay_s, said_delay_s
 from services.llm.providers.transport.wire import Broken, NoReply, NotConnected, failure
@@ -31,6 +33,7 @@ _READ_BY_CLIENTS = ("type", "code", "param")
 # Inference and Ollama.
 _MESSAGES = ("message", "detail", "error")
 _OVERLOADED = 529  # Anthropic's
+_BUSY = {_OVERLOADED: "is overloaded"}
 # By the types of Anthropic's errors, some of which are OpenAI's as well; the last ones are codes of OpenAI's.
 _STATUSES = {
     "invalid_request_error": 400,
@@ -53,10 +56,7 @@ _STATUSES = {
 
 def to_error(status: int, headers: Mapping[str, str], body: str, api_key: str, model: str = "") -> ServiceError:
     """The error for an HTTP status other than 200. `model`: the provider's name of it."""
-    said = _without(api_key, body)
-    if headers.get("content-type", "").lower().startswith("text/plain"):
-        # Text Embeddings Inference, of a body's fields
-        said = _compact({"message": said.strip()}) if status in (400, 413, 422) else said
+    said = _said(status, headers, _without(api_key, body))
     error = _error(said)
     field, why = _explanation(error)
     match meaning(status, error, why):
@@ -70,7 +70,7 @@ def to_error(status: int, headers: Mapping[str, str], body: str, api_key: str, m
         case Meaning.FEATURE:
             return NotSupported(f"the model at the provider lacks a feature: {shorten(why, _MOST_SAID)}")
         case Meaning.BUSY:
-            verb = "is overloaded" if status == _OVERLOADED else "limits the rate"
+            verb = _BUSY.get(status, "limits the rate")
             return EngineBusy(f"the provider {verb}", retry_delay_s=retry_delay_s(headers, error))
         case Meaning.BROKEN:
             outline = f"the provider answered HTTP {status}"
@@ -80,9 +80,22 @@ def to_error(status: int, headers: Mapping[str, str], body: str, api_key: str, m
         case Meaning.CONTENT:
             return ContentRefused(field, shorten(why, _MOST_SAID), status, _own(_error(said, lists=False)))
         case Meaning.REQUEST:
-            own = _own(_error(said, lists=False))
-            refused = context.refused(error, why, status, own)
-            return refused or RequestRefused(field, shorten(why, _MOST_SAID), status, own)
+            return _refused(error, status, _own(_error(said, lists=False)))
+        case Meaning.MALFORMED:
+            outline = "the model wrote what its provider cannot read"
+            return MalformedOutput(_with(outline, error, why), status=str(status), outline=outline)
+
+
+def _said(status: int, headers: Mapping[str, str], body: str) -> str:
+    """The body as JSON. Text Embeddings Inference has plain text for invalid fields of a request."""
+    is_text = headers.get("content-type", "").lower().startswith("text/plain")
+    return _compact({"message": body.strip()}) if is_text and status in (400, 413, 422) else body
+
+
+def _refused(error: Mapping[str, Any], status: int, own: str) -> RequestRefused:
+    field, why = _explanation(error)
+    too_long = context.refused(error, why, status, own)
+    return too_long or RequestRefused(field, shorten(why, _MOST_SAID), status, own, named(why))
 
 
 def _with(outline: str, error: Mapping[str, Any], why: str) -> str:

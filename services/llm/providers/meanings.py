@@ -8,9 +8,10 @@ Sources, by their names in the rows: https://platform.openai.com/docs/guides/err
 https://learn.microsoft.com/azure/ai-foundry/openai/concepts/content-filter; OpenRouter:
 https://openrouter.ai/docs/api/reference/errors-and-debugging; Anthropic: https://docs.claude.com/en/api/errors; Gemini:
 https://ai.google.dev/gemini-api/docs/troubleshooting; Mistral: https://docs.mistral.ai/api (`guardrails`);
-Bedrock: https://docs.aws.amazon.com/bedrock/latest/APIReference/CommonErrors.html; DeepSeek:
-https://api-docs.deepseek.com/quick_start/error_codes; Kimi: https://platform.moonshot.ai/docs/api/errors; Qwen:
-https://help.aliyun.com/model-studio/error-code; xAI and others: LiteLLM's `exception_mapping_utils.py`.
+Bedrock: https://docs.aws.amazon.com/bedrock/latest/APIReference/CommonErrors.html; Groq:
+https://console.groq.com/docs/errors; DeepSeek: https://api-docs.deepseek.com/quick_start/error_codes; Kimi:
+https://platform.moonshot.ai/docs/api/errors; Qwen: https://help.aliyun.com/model-studio/error-code; xAI and others:
+LiteLLM's `exception_mapping_utils.py`.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class Meaning(Enum):
     CREDENTIAL = "credential"
     MODEL = "model"  # or the address
     FEATURE = "feature"  # of the request, which the model lacks
+    MALFORMED = "malformed"  # what the model wrote
     BUSY = "busy"
     BROKEN = "broken"
 
@@ -129,6 +131,12 @@ _ROWS = (
         (400,),
         frozenset({"API_KEY_INVALID", "FAILED_PRECONDITION"}),  # Gemini; the latter: no access from this country
         _words("^api key not valid", "^incorrect api key"),  # Gemini, xAI
+    ),
+    _Row(
+        Meaning.MALFORMED,
+        (400, 422),
+        frozenset({"tool_use_failed", "json_validate_failed", "output_parse_failed"}),  # Groq
+        _words("^failed to (?:call a function|generate json)"),
     ),
     _Row(Meaning.BUSY, (429, 529)),  # the latter: Anthropic
     _Row(Meaning.REQUEST, (400, 413, 422)),

@@ -24,6 +24,7 @@ from services.llm.providers import call_ids, foreign_thoughts, methods
 from services.llm.providers.config import OpenAIApi
 from services.llm.providers.engine import LIMITS, ProviderEngine, with_extra
 from services.llm.providers.errors import to_error
+from services.llm.providers.extra_fields import ExtraFields
 from services.llm.providers.second_attempt import Generate, repeated
 from services.llm.providers.transport.wire import Wire
 from services.runtime.deadline import Deadline
@@ -45,6 +46,7 @@ class OpenAIEngine(ProviderEngine):
         self._limit = own.max_tokens_field or _usual_limit(self._url, own.dialect, own.model)
         self._apis = own.apis or _usual_apis(self._url)
         lacks = (*responses_request.HAS_NOT, *responses_request.HAS_NO) if self._apis[0] == "responses" else ()
+        self._extra_fields = ExtraFields()
         self._takes_usage: bool | None = None  # whether it may be asked for the usage; None: not known yet
         apis = frozenset(self._apis)
         self._model = replace(
@@ -69,7 +71,8 @@ class OpenAIEngine(ProviderEngine):
     def generate(self, request: Request, deadline: Deadline) -> AsyncGenerator[Chunk, None]:
         if request.method:
             return self._method(request, deadline)
-        generate: Generate = partial(foreign_thoughts.generate, partial(call_ids.generate, super().generate))
+        generate: Generate = partial(self._extra_fields.generate, super().generate)
+        generate = partial(foreign_thoughts.generate, partial(call_ids.generate, generate))
         first = self._takes_usage is None and not self._responds(request)
         return self._first(generate, request, deadline) if first else generate(request, deadline)
 
@@ -126,7 +129,7 @@ class OpenAIEngine(ProviderEngine):
             _refuse_beginning(request)
             return responses_request.to_body(request, self._own.model, max_tokens)
         body = to_body(request, self._own.model, max_tokens, self._limit, self._dialect.of_calls)
-        return self._asking_for_usage(request, body)
+        return self._extra_fields.without(self._asking_for_usage(request, body))
 
     def _forwarded(self, request: Request, own: Original) -> dict[str, Any]:
         return self._forwarded_response(request, own) if self._responds(request) else self._forwarded_chat(request, own)
@@ -142,7 +145,7 @@ class OpenAIEngine(ProviderEngine):
         if request.prefix:
             body = self._rest(body, request)
         body = self._asking_for_usage(request, self._capped(request, body))
-        return {**body, "model": self._own.model, "stream": True}
+        return {**self._extra_fields.without(body), "model": self._own.model, "stream": True}
 
     def _asking_for_usage(self, request: Request, body: dict[str, Any]) -> dict[str, Any]:
         options = {name: given for name, given in (body.pop("stream_options", None) or {}).items() if name != _USAGE[1]}

@@ -13,6 +13,7 @@ from services.llm.errors import (
     ContextRefused,
     EngineBusy,
     EngineDown,
+    MalformedOutput,
     ModelNotAtProvider,
     ProviderRefused,
     RequestRefused,
@@ -83,6 +84,18 @@ _REFUSALS: Mapping[str, tuple[int, Any, type[ServiceError]]] = {
         ProviderRefused,
     ),
     "Gemini, overloaded": (503, [{"error": {"code": 503, "status": "UNAVAILABLE", "message": "m"}}], EngineDown),
+    "Groq, a call": (
+        400,
+        {
+            "error": {
+                "message": "Failed to call a function. …",
+                "type": "invalid_request_error",
+                "code": "tool_use_failed",
+            }
+        },
+        MalformedOutput,
+    ),
+    "Groq, an object": (400, {"error": {"message": "Failed to generate JSON. …"}}, MalformedOutput),
     "Bedrock, length": (400, {"message": "Input is too long for requested model."}, ContextRefused),
     "Bedrock, the model": (400, {"message": "The provided model identifier is invalid."}, ModelNotAtProvider),
     "Bedrock, rate": (429, {"message": "Too many requests", "__type": "ThrottlingException"}, EngineBusy),

@@ -1,0 +1,65 @@
+"""Fields that a provider refuses although no answer depends on them. Mistral's API takes no `user`, and none of the
+thoughts that clients repeat of earlier answers. A request that is refused for such a field is repeated without it, and
+later requests are sent without it.
+
+Source: https://docs.mistral.ai/api, whose refusals are those of pydantic.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator
+from functools import partial
+from itertools import islice
+from typing import Any
+
+from services.llm.dialects.forwarding import conversation
+from services.llm.engine import Chunk, Request
+from services.llm.errors import RequestRefused
+from services.llm.providers.second_attempt import Generate, repeated
+from services.runtime.deadline import Deadline
+
+_EXTRA = re.compile(
+    r'"extra_forbidden",\s?"loc":\s?\["body",\s?(?P<within>"messages",\s?\d{1,9},\s?"\w{1,16}",\s?)?"(?P<name>\w{1,64})"\]'
+)
+_MOST = 64  # fields in one refusal
+_AT_TOP = frozenset({"client_metadata", "metadata", "prompt_cache_key", "safety_identifier", "store", "user"})
+_THOUGHTS = frozenset({"reasoning", "reasoning_content", "reasoning_details", "thinking_blocks"})
+_IF_EMPTY = frozenset({"annotations", "audio", "function_call", "refusal", "tool_calls"})  # as clients repeat them
+
+
+def named(said: str) -> frozenset[str]:
+    """The fields that a refusal names as extra ones: `user`, `messages.reasoning_content`."""
+    found = islice(_EXTRA.finditer(said), _MOST)
+    return frozenset(f"messages.{each['name']}" if each["within"] else each["name"] for each in found)
+
+
+class ExtraFields:
+    """The fields that one provider has refused so far."""
+
+    def __init__(self) -> None:
+        self._at_top, self._in_messages = set[str](), set[str]()
+
+    def generate(self, generate: Generate, request: Request, deadline: Deadline) -> AsyncGenerator[Chunk, None]:
+        """The answer to a request, whose body is made again if it is repeated."""
+        return repeated(generate, request, deadline, partial(self._repeatable, request))
+
+    def without(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The body without these fields."""
+        kept = {name: given for name, given in body.items() if name not in self._at_top}
+        if not self._in_messages or "messages" not in kept:
+            return kept
+        return {**kept, "messages": [self._message(each) for each in conversation(kept)]}
+
+    async def _repeatable(self, request: Request, refused: RequestRefused) -> Request | None:
+        known = len(self._at_top) + len(self._in_messages)
+        self._at_top |= refused.extras & _AT_TOP
+        within = {name for name in _THOUGHTS | _IF_EMPTY if f"messages.{name}" in refused.extras}
+        self._in_messages |= within | (_THOUGHTS if within & _THOUGHTS else frozenset())
+        return request if len(self._at_top) + len(self._in_messages) > known else None
+
+    def _message(self, message: Any) -> Any:
+        if not isinstance(message, dict):
+            return message
+        extra = {name for name in self._in_messages & message.keys() if name in _THOUGHTS or not message[name]}
+        return {name: given for name, given in message.items() if name not in extra}
