@@ -32,7 +32,7 @@ class Degraded(Label):
     PROMPT_SHORTENED = "prompt:shortened", "the oldest turns were left out"
     TOOLS_BUDGET = "tools:budget", "a tool was late; a patch may follow"
     TOOLS_UNAVAILABLE = "tools:unavailable", "a tool failed or was not reachable"
-    TOOLS_LIMITED = "tools:limited", "the model reached a limit on tool calls"
+    TOOLS_LIMITED = "tools:limited", "a limit on tool calls was reached"
     GUARD_LATE = "guard:late", "the guard was late, and unchecked text passed"
     GUARD_WITHHELD = "guard:withheld", "the guard withheld a tool's result"
     GUARD_MASKED = "guard:masked", "the guard masked parts of the answer"

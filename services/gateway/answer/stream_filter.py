@@ -76,6 +76,15 @@ class StreamFilter:
         """The rest, when no more text comes."""
         return None if self._unseen or self.cut or not self._waiting else self._seen(None)
 
+    def must_end(self) -> bool:
+        """Whether the answer ends with the text that is held back, as far as it has come."""
+        if self._unseen or self.cut:
+            return False
+        try:
+            return any(each.kind in self.checks.ends for each in self._screen.held())
+        except TooSlow:
+            return True
+
     async def _seen_in_parts(self, text: str) -> Piece | None:
         left = list[Piece]()
         for part in parts(text, AT_ONCE):

@@ -113,6 +113,11 @@ class TextWriter:
             await self._write(self._text.close())
             self._note_cut()
 
+    async def pause(self) -> None:
+        """Keep holding text back, because more may come after calls of tools. What ends the answer ends it now."""
+        if self._text and self._text.must_end():
+            await self.release()
+
     async def finish(self, reason: chat_pb2.FinishReason) -> chat_pb2.FinishReason:
         """Send the text that is held back. Returns the reason why the answer ends."""
         await self.release()

@@ -93,6 +93,11 @@ class Screen:
         self._join()
         return self._release(self._length, last=True)
 
+    def held(self) -> Sequence[Finding]:
+        """The findings in the text that is held back."""
+        self._join()
+        return self._findings()
+
     def open(self) -> str:
         """The rest of the text, unfiltered."""
         self._join()

@@ -87,7 +87,7 @@ class AgentStage(AnswerStage):
             try:
                 done = await asked.run()
             except ServiceError as problem:
-                return self._end_early(problem, asked, stage)
+                return await self._end_early(problem, asked, stage)
             if done or not asked.calls:
                 return done
             self._begin(asked.calls, request_tools, ends, stage)
@@ -147,10 +147,11 @@ class AgentStage(AnswerStage):
             run.leave()  # a late result is of no use: the model has been notified of the timeout
         self.context.inputs.continue_with([turn, *results])
 
-    def _end_early(self, problem: ServiceError, asked: AgentStep, stage: Running) -> Done | None:
+    async def _end_early(self, problem: ServiceError, asked: AgentStep, stage: Running) -> Done | None:
         """The model has chosen no call. Text that has been sent stays the answer, as far as it came."""
         ledger, late = self.context.ledger, isinstance(problem, TooLate)
         if asked.said:
+            await self.context.text_writer.release()
             stage.outcome = pb.STAGE_OUTCOME_OVERRUN if late else pb.STAGE_OUTCOME_FAILED
             stage.detail = "cut off at the budget" if late else problem.outline
             ledger.degrade(Degraded.LLM_BUDGET if late else Degraded.LLM_INTERRUPTED)

@@ -122,7 +122,7 @@ class AgentStep:
         if theirs:
             reason = await self._hand_over(theirs, len(calls) - len(theirs))
         elif calls:
-            await context.text_writer.release()
+            await context.text_writer.pause()
             self.calls = _numbered(calls, self._context.inputs.for_model())
             return self.cut
         elif not self._answers:

@@ -14,6 +14,7 @@ from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question
 from services.gateway.answer.backends import Backends
 from services.gateway.answer.context import RequestContext
+from services.gateway.answer.ledger import Running
 from services.gateway.answer.stages import tool_call
 from services.gateway.answer.stages.stage import AnswerStage, Work
 from services.gateway.answer.stages.tool_call import ToolRun
@@ -51,26 +52,25 @@ class ToolsStage(AnswerStage):
                 context.miss(Degraded.TOOLS_BUDGET)
                 context.inputs.take_results([(each.name, f"{each.name} has not answered in time.") for each in wanted])
                 return
-            asked = context.inputs.asked.question
-            runs = [
-                tool_call.begin(
-                    context, request_tools, each.tool, each.with_question(asked), stage.budget_s, stage.span
-                )
-                if each.tool
-                else None
-                for each in wanted
-            ]
-            self._runs = [run for run in runs if run]
+            runs = [self._begin(each, request_tools, stage) for each in wanted]
+            self._runs = [run for run in runs if isinstance(run, ToolRun)]
             await asyncio.gather(*(run.end() for run in self._runs))
-            results = [
-                (each.name, run.text if run else self._unknown(each)) for each, run in zip(wanted, runs, strict=True)
-            ]
-            context.inputs.take_results(results)
+            said = [run.text if isinstance(run, ToolRun) else run for run in runs]
+            context.inputs.take_results([(each.name, text) for each, text in zip(wanted, said, strict=True)])
             in_time = sum(run.running.outcome == pb.STAGE_OUTCOME_OK for run in self._runs)
             stage.detail = f"{in_time} of {len(wanted)} answered"
 
-    def _unknown(self, wanted: Beforehand) -> str:
-        """The note for a tool whose source has not listed it."""
-        self.context.miss(Degraded.TOOLS_UNAVAILABLE)
-        self.context.ledger.decide(Act.TOOL_UNAVAILABLE, wanted.name, "no connected source has listed it")
-        return f"{wanted.name} could not be reached."
+    def _begin(self, wanted: Beforehand, request_tools: RequestTools, stage: Running) -> ToolRun | str:
+        """The call of a tool, or the note for one that is not called: its source has not listed it, or the question is
+        too large for its argument."""
+        context, most = self.context, request_tools.toolbox.settings.max_arguments_bytes
+        if wanted.tool is None:
+            context.miss(Degraded.TOOLS_UNAVAILABLE)
+            context.ledger.decide(Act.TOOL_UNAVAILABLE, wanted.name, "no connected source has listed it")
+            return f"{wanted.name} could not be reached."
+        arguments = wanted.with_question(context.inputs.asked.question)
+        if wanted.arguments is None and (size := len(arguments.encode())) > most:
+            context.miss(Degraded.TOOLS_LIMITED)
+            context.ledger.decide(Act.TOOL_REFUSED, wanted.name, f"arguments: at most {most} bytes, got {size}")
+            return f"{wanted.name} was not called: the question is too long for it."
+        return tool_call.begin(context, request_tools, wanted.tool, arguments, stage.budget_s, stage.span)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,10 +26,12 @@ def guarded(cache: ScriptedCache | None = None, *script: object, **guard: object
     return scene
 
 
-def searching(answer: str = "Paris.", **guard: object) -> tuple[ScriptedTools, Scene]:
-    """A scene with a tool of the mesh, `search`."""
+def searching(
+    answer: str = "Paris.", script: Sequence[Sequence[object]] = (), **guard: object
+) -> tuple[ScriptedTools, Scene]:
+    """A scene with a tool of the mesh, `search`. `script`: the model's turns, in place of its `answer`."""
     source = ScriptedTools(search=(0.01, "Nothing."))
-    scene = Scene(tools=toolbox(source), small=ScriptedLlm(finish(answer)))
+    scene = Scene(tools=toolbox(source), small=ScriptedLlm(scripts=script or [[finish(answer)]]))
     scene.tenant = replace(ACME, tools=("*",), guard=GuardSettings(**guard))  # type: ignore[arg-type]
     return source, scene
 

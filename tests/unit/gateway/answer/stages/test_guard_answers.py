@@ -13,11 +13,15 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.errors import GuardRefused
 from services.gateway.settings.guard import GuardSettings
+from services.runtime.errors import Unavailable
 from tests.unit.gateway.answer.scene import ACME, Scene
 from tests.unit.gateway.answer.stages.guarded import FILTERED, KEY, guarded, made, said, searching, streamed
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, ScriptedRoutes, finish, text
+from tests.unit.gateway.scripted_tools import calls
 
 pytestmark = pytest.mark.paused
+
+OFFERED = [pb.MeshTool(name="search", offered=True)]
 
 
 async def test_an_answer_with_personal_data_is_not_stored():
@@ -124,6 +128,30 @@ async def test_a_request_may_only_be_stricter():
 async def test_a_request_of_a_tenant_without_a_guard_may_have_one():
     scene = guarded(None, finish("anna@example.com."))
     assert (await scene.final(guard=pb.GuardPolicy(answer_personal=pb.GUARD_ACTION_MASK))).text == "[email 1]."
+
+
+SPLIT = ([text("Write to anna@exa"), calls(("search", {}))], [text("mple"), finish(".com.")])
+
+
+async def test_a_text_that_an_agent_continues_after_a_call_is_one_text():
+    source, scene = searching(answer_personal="mask", script=SPLIT)
+    deltas, final = await streamed(scene, mesh_tools=OFFERED)
+    assert "".join(deltas) == final.text == "Write to [email 1]."
+    assert len(source.calls) == 1
+
+
+async def test_no_tool_is_called_after_a_text_that_ends_the_answer():
+    script = ([text("Write to anna@example.com"), calls(("search", {}))], [finish(" or not.")])
+    source, scene = searching(answer_personal="end", script=script)
+    _, final = await streamed(scene, mesh_tools=OFFERED)
+    assert (final.text, final.finish_reason, source.calls) == ("Write to ", FILTERED, [])
+
+
+async def test_the_text_that_is_held_is_sent_if_the_model_breaks_off_after_a_call():
+    script = ([text("It rains in Os"), calls(("search", {}))], [text("lo"), Unavailable("gone")])
+    _, scene = searching(answer_personal="mask", script=script)
+    deltas, final = await streamed(scene, mesh_tools=OFFERED)
+    assert "".join(deltas) == final.text == "It rains in Oslo"
 
 
 async def test_an_agents_answer_is_guarded():

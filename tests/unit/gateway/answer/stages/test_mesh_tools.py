@@ -70,6 +70,18 @@ async def test_the_sources_of_a_result_are_sent_as_soon_as_they_are_found():
     ]
 
 
+@pytest.mark.parametrize(("most", "called"), [(42, ["news", "weather"]), (41, ["weather"])])
+async def test_a_question_longer_than_arguments_may_be_is_no_argument(most: int, called: list[str]):
+    tools = ScriptedTools(weather=(0, "rain"), news=(0, "none"))
+    made = scene(tools, max_arguments_bytes=most)
+    final = await made.final(mesh_tools=[WEATHER, NEWS])
+    assert sorted(call.name for call in tools.calls) == called
+    if "news" not in called:
+        assert "\nnews was not called: the question is too long for it.\n" in prompt(made)
+        assert list(final.degraded) == ["tools:limited"]
+        assert [each.reason for each in final.decisions] == ["arguments: at most 41 bytes, got 42"]
+
+
 async def test_a_late_one_leaves_a_line_in_the_prompt_and_comes_as_a_patch():
     tools = ScriptedTools(weather=(0.01, "rain"), news=(0.35, tool_response("a fox", "nrk")))
     made = scene(tools, text("It "), 0.3, text("rains"), finish("."))
