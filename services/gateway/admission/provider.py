@@ -111,10 +111,11 @@ def check_beside(request: pb.GenerateRequest, checks: Checks | None, *, form: bo
             raise InvalidInput(place, "text, which the guard of requests can look through", shorten(given))
 
 
-def refuse_left(original: chat_pb2.Original, stale: Collection[str]) -> None:
-    """Raise `InvalidInput` for a part that would be lost because the fields `stale` are replaced."""
+def refuse_left(original: chat_pb2.Original, stale: Collection[str], kept: Collection[str] = ()) -> None:
+    """Raise `InvalidInput` for a part that would be lost because the fields `stale` are replaced. `kept`: the places of
+    documents that the messages have."""
     for place, given in original.untranslated.items():
-        if place.endswith("]") and re.split(r"[.\[]", place, maxsplit=1)[0] in stale:
+        if place.endswith("]") and place not in kept and re.split(r"[.\[]", place, maxsplit=1)[0] in stale:
             limit = "none where the gateway changes what is around it (guard, compression, system prompt, tools)"
             raise InvalidInput(place, limit, shorten(given))
 

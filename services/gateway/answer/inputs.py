@@ -71,6 +71,8 @@ def _in_message(message: chat_pb2.Message, masked_texts: Mapping[str, str]) -> c
     other = chat_pb2.Message()
     other.CopyFrom(message)
     other.content = masked_texts.get(message.content, message.content)
+    if other.content != message.content:  # places in the text are no longer known
+        other.ClearField("documents")
     for call in other.tool_calls:
         call.arguments = masked_texts.get(call.arguments, call.arguments)
     return other

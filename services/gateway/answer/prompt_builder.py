@@ -102,7 +102,7 @@ class Asked:
             return last
         results = "\n".join(as_data(name, text) for name, text in self.results)
         question = "" if last.content.startswith(_HEADER) else _QUESTION.removeprefix("\n\n")
-        return chat_pb2.Message(role=last.role, content=f"{_RESULTS}{results}\n\n{question}{last.content}")
+        return _prefixed(last, f"{_RESULTS}{results}\n\n{question}{last.content}")
 
     def _with_context(self, last: chat_pb2.Message) -> chat_pb2.Message:
         if not self.context:
@@ -112,13 +112,22 @@ class Asked:
         content = f"{_HEADER}{lines}{question}{last.content}"
         if last.content.startswith(_HEADER):  # it brings context of its own
             content = f"{_HEADER}{lines}\n{last.content.removeprefix(_HEADER)}"
-        return chat_pb2.Message(role=last.role, content=content)
+        return _prefixed(last, content)
 
     def attachments(self) -> list[str]:
         """Digests of all that is put before the question, for the cache."""
         system = [f"system: {self.system}"] if self.system else []
         shown = [*(line.encode() for line in (*system, *self.context)), *self.pictures]
         return [hashlib.sha256(each).hexdigest() for each in shown]
+
+
+def _prefixed(last: chat_pb2.Message, content: str) -> chat_pb2.Message:
+    """The message with another text, which ends with its own. Documents stay in their places."""
+    more = len(content) - len(last.content)
+    documents = [
+        chat_pb2.Document(place=each.place, begin=each.begin + more, end=each.end + more) for each in last.documents
+    ]
+    return chat_pb2.Message(role=last.role, content=content, documents=documents)
 
 
 def as_data(name: str, text: str) -> str:

@@ -42,7 +42,8 @@ def _changed(
     own.CopyFrom(original)
     body = json.loads(own.body)
     stale = {*changed, *(CONVERSATION if "messages" in changed or _is_stale(context, own.api, body) else ())}
-    refuse_left(original, stale)
+    kept = {document.place for message in context.inputs.for_model() for document in message.documents}
+    refuse_left(original, stale, kept)
     own.body = _compact(masked_in(_without(body, stale), masked_texts)).encode()
     for place, given in original.untranslated.items() if masked_texts else ():
         own.untranslated[place] = _compact(masked_in(json.loads(given), masked_texts))

@@ -54,7 +54,7 @@ def forwarded_response(
     that cannot be translated, if a policy has changed the conversation."""
     own = fields(original.body)
     if "input" not in own:
-        _check_input(original.untranslated)
+        _check_input(original)
     translated = dict(translate())
     if "input" in own:
         translated = {name: given for name, given in translated.items() if name not in _CONVERSATION}
@@ -68,9 +68,9 @@ def forwarded_response(
     return {**translated, **own}
 
 
-def _check_input(untranslated: Mapping[str, str]) -> None:
-    for place, given in untranslated.items():
-        if _OF_INPUT.fullmatch(place):
+def _check_input(original: Original) -> None:
+    for place, given in original.untranslated.items():
+        if place not in original.documents and _OF_INPUT.fullmatch(place):
             changes = "guard, prompt compression, system prompt, tools"
             limit = f"none of its kind where the gateway changes the conversation ({changes})"
             raise InvalidInput(place, limit, shorten(given))

@@ -144,7 +144,7 @@ class PromptStage(AnswerStage):
         found: dict[str, None] = {}
         thinner = []
         for message in messages:
-            if message.role in roles:
+            if message.role in roles and not message.documents:  # which have their places in the text
                 shorter = compressed(message.content, left, settings.max_examples)
                 left -= len(message.content)
                 found.update(dict.fromkeys(shorter.rules))

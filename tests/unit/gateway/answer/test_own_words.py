@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,8 +11,9 @@ import pytest
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
-from services.runtime.errors import Unavailable
-from tests.unit.gateway.answer.scene import Scene
+from services.gateway.settings.guard import GuardSettings
+from services.runtime.errors import InvalidInput, Unavailable
+from tests.unit.gateway.answer.scene import ACME, Scene
 from tests.unit.gateway.scripted import ScriptedLlm, finish, text
 from tests.unit.gateway.scripted_media import ScriptedAudio, ScriptedVision, senses
 from tests.unit.gateway.scripted_tools import ScriptedTools, calls, toolbox
@@ -109,6 +111,36 @@ async def test_a_model_that_chooses_what_to_call_is_held_to_no_form(form: dict[s
     first, *_, last = scene.llms["small"].requests
     assert sent(first) == left
     assert {name: sent(last)[name] for name in form} == form
+
+
+FILE = "messages[0].content[1]"
+WITH_FILE = chat_pb2.Message(
+    role=chat_pb2.ROLE_USER, content="Read [file] now.", documents=[chat_pb2.Document(place=FILE, begin=5, end=11)]
+)
+
+
+@pytest.mark.parametrize("asked", [{"mesh_tools": OFFERED}, {"mesh_tools": [pb.MeshTool(name="weather")]}])
+async def test_documents_stay_in_a_conversation_that_the_gateway_changes(asked: dict[str, Any]):
+    scene = agent([calls(OSLO)] if asked["mesh_tools"] == OFFERED else ANSWER, ANSWER)
+    own = words()
+    own.untranslated[FILE] = '{"type":"file","file":{"file_id":"file-1"}}'
+    await scene.final(messages=[WITH_FILE], original=own, **asked)
+    last = scene.llms["small"].requests[-1]
+    assert "messages" not in sent(last)
+    message = next(each for each in last.messages if each.documents)
+    (document,) = message.documents
+    assert (document.place, message.content[document.begin : document.end]) == (FILE, "[file]")
+
+
+async def test_a_document_in_a_message_that_a_policy_has_rewritten_is_refused():
+    scene = Scene(small=ScriptedLlm(*ANSWER))
+    scene.tenant = replace(ACME, guard=GuardSettings(personal="mask"))
+    own = words()
+    own.untranslated[FILE] = '{"type":"document","source":{"type":"text","data":"From anna@example.com."}}'
+    message = chat_pb2.Message(role=chat_pb2.ROLE_USER, content="Is it bob@example.com? [document]")
+    message.documents.add(place=FILE, begin=23, end=33)
+    with pytest.raises(InvalidInput, match=r"messages\[0\].content\[1\]: none where the gateway changes"):
+        await scene.final(messages=[message], original=own)
 
 
 def relayed(words: str, event: str, **more: Any) -> llm_pb2.GenerateResponse:

@@ -12,7 +12,9 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.admission.messages import check, flatten
+from services.gateway.admission.question import Question
 from services.gateway.answer.prompt_builder import Asked
+from services.gateway.answer.stages.cache.cache_key import cache_question
 from services.gateway.http.dialects.chat_request import read_chat
 from services.gateway.http.dialects.messages_request import read_messages
 from services.gateway.http.dialects.original import original
@@ -167,6 +169,25 @@ async def test_a_document_beside_a_picture_is_not_lost() -> None:
     assert [each["type"] for each in said] == ["image_url", "text", "file"]
 
 
+@pytest.mark.parametrize(
+    ("api", "part"),
+    [
+        ("messages", document(citations={"enabled": True})),
+        ("chat", file(file_id="file-1")),
+        ("responses", input_file(file_url=URL, detail="low")),
+    ],
+)
+async def test_a_conversation_that_the_gateway_has_changed_has_the_documents_of_its_own_api(
+    api: str, part: dict[str, Any]
+) -> None:
+    request = read(api, {"type": "input_text" if api == "responses" else "text", "text": "One: "}, part)
+    body = json.loads(request.original.body)
+    request.original.body = json.dumps(
+        {name: given for name, given in body.items() if name not in ("messages", "input")}
+    ).encode()
+    assert (await content(api, request))[1] == part
+
+
 async def test_documents_of_other_messages_than_the_users_are_refused() -> None:
     body = {"role": "assistant", "content": [input_file(file_data=DATA)]}, {"role": "user", "content": "Why?"}
     given = Fields({"model": "m", "input": list(body)})
@@ -174,6 +195,20 @@ async def test_documents_of_other_messages_than_the_users_are_refused() -> None:
     request.original.CopyFrom(original(chat_pb2.API_RESPONSES, b'{"input": []}', given, {}))
     with pytest.raises(InvalidInput, match=r"input\[0\].content\[0\]"):
         for_engine(request, SimulatedProvider().engine())
+
+
+@pytest.mark.parametrize("api", READ)
+def test_a_question_about_another_document_has_another_key(api: str) -> None:
+    """Requests with a file that needs a permission have no key at all."""
+    other = base64.b64encode(b"%PDF-1.7 and less").decode()
+    kinds = {"chat": file, "responses": input_file}
+    parts = [document(), {**document(), "source": {**document()["source"], "data": other}}]
+    if api in kinds:
+        parts = [kinds[api](file_data=f"data:application/pdf;base64,{data}") for data in (PDF, other)]
+    requests = [read(api, part) for part in (parts[0], *parts)]
+    keys = [cache_question(each, Asked(tuple(each.messages)), "acme").SerializeToString() for each in requests]
+    assert (keys[0] == keys[1], keys[1] == keys[2]) == (True, False)
+    assert [Question(each).shareable for each in requests] == [api == "messages"] * 3
 
 
 def test_a_place_that_no_part_has_is_no_document() -> None:
