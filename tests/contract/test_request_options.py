@@ -27,7 +27,7 @@ from hedgerow.request_options.table import OPTIONS, options_on
 from hedgerow_cli.app import app
 from hedgerow_cli.ask import ask
 from scripts.request_options import WRITTEN
-from services.gateway.admission.option_limits import check_options
+from services.gateway.admission.options import check_options
 from services.gateway.http.dialects.chat_request import read_chat
 from services.gateway.http.dialects.completions import read_completion
 from services.gateway.http.dialects.messages_request import read_messages

@@ -13,7 +13,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission import constraint, messages, provider, tools
 from services.gateway.admission.identity import Tenant
-from services.gateway.admission.option_limits import check_options
+from services.gateway.admission.options import check_options
 from services.gateway.admission.question import Question, prompt_tokens, read_model, recording_is
 from services.gateway.config import GatewaySettings
 from services.gateway.guard.checks import guard_checks

@@ -9,8 +9,8 @@ from functools import partial
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.tool.v1 import tool_pb2
-from services.gateway.admission.effective_options import omits, origin
 from services.gateway.admission.identity import Tenant
+from services.gateway.admission.options import omits, origin
 from services.gateway.admission.question import Question
 from services.gateway.answer.backends import Backends
 from services.gateway.answer.event_writer import EventWriter

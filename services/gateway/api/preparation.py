@@ -21,8 +21,8 @@ from opentelemetry.trace import Span
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.control import SIZE_S, AdmissionControl
-from services.gateway.admission.effective_options import Budget, budget_of, note_asked, with_token_limit
 from services.gateway.admission.identity import Tenant
+from services.gateway.admission.options import Budget, budget_of, note_asked, with_token_limit
 from services.gateway.admission.question import Question
 from services.gateway.admission.quota import REQUEST, TURN, Claim, JointReservation, QuotaExceeded, Reservation
 from services.gateway.admission.validation import check_for_tenant, validate

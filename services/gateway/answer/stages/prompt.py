@@ -13,8 +13,8 @@ from dataclasses import replace
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission.effective_options import prompting
 from services.gateway.admission.identity import Tenant
+from services.gateway.admission.options import prompting
 from services.gateway.admission.question import Question
 from services.gateway.answer.backends import Backends
 from services.gateway.answer.context import RequestContext

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission.effective_options import prompting
+from services.gateway.admission.options import prompting
 from services.gateway.admission.question import prompt_tokens
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.results import Route

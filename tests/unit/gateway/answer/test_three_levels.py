@@ -10,7 +10,7 @@ import pytest
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission.effective_options import Budget, note_asked, with_token_limit
+from services.gateway.admission.options import Budget, note_asked, with_token_limit
 from services.gateway.answer.backends import Prompts
 from services.gateway.answer.stages.summaries import Summaries
 from services.gateway.decisions import Changed, describe

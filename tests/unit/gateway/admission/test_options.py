@@ -9,7 +9,7 @@ import pytest
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.constraint import is_checked
-from services.gateway.admission.effective_options import (
+from services.gateway.admission.options import (
     Budget,
     TokenLimit,
     budget_of,

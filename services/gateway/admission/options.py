@@ -1,13 +1,20 @@
-"""Settings that exist at several levels: the request's own come first, then its tenant's, then the gateway's."""
+"""The options of a request: their limits, by the table of options, and the value that holds for an option which exists
+at several levels, where the request's own comes first, then its tenant's, then the gateway's."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from google.protobuf.descriptor import EnumDescriptor, FieldDescriptor
+
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from hedgerow.request_options import Kind, RequestOption
+from hedgerow.request_options.fields import field_of
+from hedgerow.request_options.table import OPTIONS
 from services.gateway.admission.identity import Tenant
 from services.gateway.config import GatewaySettings
 from services.gateway.decisions import By, Changed, Changes
@@ -15,8 +22,80 @@ from services.gateway.errors import BudgetSpent
 from services.gateway.prompt.window import is_whole
 from services.gateway.settings.prompt import PromptSettings
 from services.runtime.deadline import Deadline
+from services.runtime.errors import InvalidInput
 
+_Check = Callable[[Any], None]  # of the message that holds the field
 _DIETS: Mapping[int, str] = {pb.DIET_OFF: "off", pb.DIET_SYSTEM: "system", pb.DIET_ALL: "all"}
+
+
+def check_options(request: pb.GenerateRequest) -> None:
+    """Raise `InvalidInput` for the first option of `request` that is outside its limits."""
+    for path, checks in _CHECKS.items():
+        if path and not request.HasField(path):
+            continue
+        message = getattr(request, path) if path else request
+        for check in checks:
+            check(message)
+
+
+def _number(option: RequestOption, field: FieldDescriptor) -> _Check:
+    name, optional = field.name, field.has_presence
+
+    def check(message: Any) -> None:
+        if optional and not message.HasField(name):
+            return
+        value = getattr(message, name)
+        if not option.admits(value):
+            raise InvalidInput(option.place, option.limit, value if isinstance(value, int) else f"{value:g}")
+
+    return check
+
+
+def _word(option: RequestOption, name: str, enum: EnumDescriptor) -> _Check:
+    known, limit = frozenset(enum.values_by_number), _values(enum, least=0)
+
+    def check(message: Any) -> None:
+        if (value := getattr(message, name)) not in known:
+            raise InvalidInput(option.place, limit, value)
+
+    return check
+
+
+def _words(option: RequestOption, name: str, enum: EnumDescriptor) -> _Check:
+    known, limit = frozenset(enum.values_by_number) - {0}, _values(enum, least=1)
+
+    def check(message: Any) -> None:
+        for index, value in enumerate(getattr(message, name)):
+            if value not in known:
+                raise InvalidInput(f"{option.place}[{index}]", limit, value)
+
+    return check
+
+
+def _values(enum: EnumDescriptor, least: int) -> str:
+    return f"{'an' if enum.name[0] in 'AEIOU' else 'a'} {enum.name}, {least} to {max(enum.values_by_number)}"
+
+
+def _check(option: RequestOption) -> _Check | None:
+    field = field_of(option)
+    if option.limit:
+        return _number(option, field)
+    if field.enum_type is None:
+        return None
+    check = _word if option.kind is Kind.WORD else _words
+    return check(option, field.name, field.enum_type)
+
+
+def _checks() -> Mapping[str, list[_Check]]:
+    """The checks by the message that has the field; the request itself has an empty path."""
+    found = defaultdict[str, list[_Check]](list)
+    for option in OPTIONS:
+        if option.place and (check := _check(option)):
+            found[option.place.rpartition(".")[0]].append(check)
+    return found
+
+
+_CHECKS = _checks()
 
 
 class TokenLimit(NamedTuple):
