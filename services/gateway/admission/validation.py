@@ -11,7 +11,7 @@ from typing import Literal
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission import constraint, messages, provider, tools
+from services.gateway.admission import constraint, messages, provider_fields, tools
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.options import check_options
 from services.gateway.admission.question import Question, prompt_tokens, read_model, recording_is
@@ -124,10 +124,10 @@ def check_for_tenant(request: pb.GenerateRequest, tenant: Tenant, settings: Gate
         raise InvalidInput("cache.category", f"one of {known}", shorten(request.cache.category))
     if not request.HasField("original"):
         return
-    provider.check(request.original, tenant.provider, tenant.name)
+    provider_fields.check(request.original, tenant.provider, tenant.name)
     form = constraint.is_checked(request, tenant.checks_forms(by_default=settings.response_format.check))
-    provider.check_beside(request, guard_checks(tenant.guard, request), form=form)
-    provider.settle_store(request.original, tenant.provider, tenant.name)
+    provider_fields.check_beside(request, guard_checks(tenant.guard, request), form=form)
+    provider_fields.settle_store(request.original, tenant.provider, tenant.name)
 
 
 def _check_prompt(policy: pb.PromptPolicy, settings: GatewaySettings) -> None:

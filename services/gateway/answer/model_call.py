@@ -13,8 +13,8 @@ from services.gateway.admission.question import prompt_tokens
 from services.gateway.answer.context import RequestContext
 from services.gateway.answer.inputs import in_tools
 from services.gateway.answer.ledger import Running
+from services.gateway.answer.original_body import own_words
 from services.gateway.answer.results import CacheDecision
-from services.gateway.answer.unchanged_fields import own_words
 from services.gateway.decisions import Changed, Decisions
 from services.gateway.generation.job import Job, Report
 from services.gateway.generation.shared import GenerationReading

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
 from services.gateway.admission.intake import USUAL, Limits
-from services.gateway.http import structure
+from services.gateway.http import json_limits
 from services.runtime import strict_json
 from services.runtime.errors import InvalidInput
 
@@ -198,7 +198,7 @@ class Fields:
 def parse(body: bytes, limits: Limits = USUAL, model: str = "") -> Fields:
     """The object that a body is; a `model` stands for the one that it names. Raises `InvalidInput`, for too many values
     before any is made."""
-    structure.check(body, limits)
+    json_limits.check(body, limits)
     try:
         nested = len(body) > _LONG or body.count(b"[") + body.count(b"{") > _FLAT
         given = _with_less_stack(_KEPT_FRAMES, body.decode()) if nested else strict_json.loads(body.decode())

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from hedgerow.chat.v1 import chat_pb2
-from services.gateway.admission import constraint, intake, provider
+from services.gateway.admission import constraint, intake, provider_fields
 from services.gateway.answer import prompt_builder
 from services.gateway.answer.background_call import verdict
 from services.gateway.answer.stages import guard
@@ -15,7 +15,7 @@ from services.gateway.cache_eligibility.choice import kinds, looked_at
 from services.gateway.guard import injection
 from services.gateway.guard.denied import Denied
 from services.gateway.guard.screen import Screen
-from services.gateway.http import fields, structure
+from services.gateway.http import fields, json_limits
 from services.gateway.http.endpoints.transcriptions import read_form
 from services.gateway.http.server.exchange import Bounds, Exchange
 from services.gateway.prompt import compression, protected, window
@@ -39,7 +39,7 @@ def _permitted(text: str) -> None:
     """A place of a caller's choice, and a field of it with a text of the caller's."""
     permissions.needed(text, "1")
     permissions.needed(f"{text}]", json.dumps({"type": text, "source": {"type": text}}))
-    provider.refuse_left(chat_pb2.Original(untranslated={f"{encodable(text)}]": "1"}), ("other",))
+    provider_fields.refuse_left(chat_pb2.Original(untranslated={f"{encodable(text)}]": "1"}), ("other",))
 
 
 def _arguments(text: str) -> None:
@@ -72,7 +72,7 @@ def _structure(text: str) -> None:
     for body in (text, f'["{text}"]', f'{{"messages": [{text}'):
         encoded = body.encode(errors="replace")
         few = encoded.count(b",") + encoded.count(b"[") + encoded.count(b"{")
-        structure.check(encoded, intake.Limits(2 * len(encoded), max(1, min(few, len(encoded) - 1))))
+        json_limits.check(encoded, intake.Limits(2 * len(encoded), max(1, min(few, len(encoded) - 1))))
 
 
 def _json(text: str) -> None:

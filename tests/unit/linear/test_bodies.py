@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission import provider
+from services.gateway.admission import provider_fields
 from services.gateway.guard.checks import guard_checks
 from services.gateway.guard.screen import ContentScanner, Late, Screen
 from services.gateway.http.endpoints import guarded_body
@@ -61,17 +61,17 @@ def passing(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> Counted:
 
 @pytest.mark.parametrize("objects", [9_999, 250])
 def test_each_step_of_the_check_of_fields_checks_one_object(objects: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    checked = counting(monkeypatch, provider, "check")
+    checked = counting(monkeypatch, provider_fields, "check")
     body = {f"l{field}": [{"a": 1}] * (objects // 3) for field in range(3)}
-    for _ in provider.check_body(body, [], "acme"):
+    for _ in provider_fields.check_body(body, [], "acme"):
         assert checked.since() <= 1
     assert checked.total == 3 * (objects // 3)
 
 
 def test_each_step_of_the_check_of_fields_passes_a_part_of_the_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    passed = passing(monkeypatch, provider, "_elements")
-    for _ in provider.check_body({"input": [[1] * 9_999] * 20}, [], "acme"):
-        assert passed.since() <= provider.VALUES_A_STEP
+    passed = passing(monkeypatch, provider_fields, "_elements")
+    for _ in provider_fields.check_body({"input": [[1] * 9_999] * 20}, [], "acme"):
+        assert passed.since() <= provider_fields.VALUES_A_STEP
     assert passed.total > 20 * 9_999
 
 

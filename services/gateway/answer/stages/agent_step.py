@@ -13,9 +13,9 @@ from services.gateway.answer import model_call
 from services.gateway.answer.context import RequestContext
 from services.gateway.answer.inputs import in_tools
 from services.gateway.answer.ledger import Running
+from services.gateway.answer.original_body import FORM
 from services.gateway.answer.output import Output
 from services.gateway.answer.results import Done, Route
-from services.gateway.answer.unchanged_fields import FORM
 from services.gateway.generation.shared import GenerationReading
 from services.gateway.labels import Act, Degraded
 from services.gateway.tools.toolbox import RequestTools

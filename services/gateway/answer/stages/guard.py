@@ -22,9 +22,9 @@ from services.gateway.admission.question import Question
 from services.gateway.answer.backends import Backends
 from services.gateway.answer.context import RequestContext
 from services.gateway.answer.ledger import Running
+from services.gateway.answer.original_body import is_of_conversation, texts_of, unread_texts
 from services.gateway.answer.stages.stage import AnswerStage, Work
 from services.gateway.answer.stream_filter import counted
-from services.gateway.answer.unchanged_fields import is_of_conversation, texts_of, unread_texts
 from services.gateway.errors import GuardLate, GuardRefused
 from services.gateway.guard.checks import NOTHING, Checks, guard_checks
 from services.gateway.guard.screen import EACH, ContentScanner, Late, RefusedText, describe_injection

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission import provider as words_of
+from services.gateway.admission import provider_fields
 from services.gateway.api.choices import Choices
 from services.gateway.api.servicer import GatewayServicer
 from services.gateway.config import GatewaySettings
@@ -194,12 +194,14 @@ class Generating:
 
         def refused(error: InvalidInput) -> bool:
             separate = refuses_choices(error)
-            if separate and order.request.model and not isinstance(error, words_of.NoneBeside):
+            if separate and order.request.model and not isinstance(error, provider_fields.NoneBeside):
                 self.alone.note(order.model)
             return separate
 
         async def each() -> Sequence[pb.GenerateRequest]:
-            words_of.check(chat_pb2.Original(untranslated={"n": str(order.choices)}), tenant.provider, tenant.name)
+            provider_fields.check(
+                chat_pb2.Original(untranslated={"n": str(order.choices)}), tenant.provider, tenant.name
+            )
             several.check_choices(order.choices, tenant)
             several.check_bytes(order, exchange.bounds.most_bytes)
             size, separate = size_in(asked.data) * order.choices, several.separate

@@ -7,7 +7,7 @@ from typing import Any
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission.provider import MOST_OBJECTS
+from services.gateway.admission.provider_fields import MOST_OBJECTS
 from services.gateway.http.dialects.parts import AUDIO
 from services.gateway.http.fields import Fields
 from services.gateway.http.server.exchange import FOR_PROVIDERS

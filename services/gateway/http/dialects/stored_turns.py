@@ -16,7 +16,7 @@ from typing import Any
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
 from services.gateway.answer.metrics import degrade
-from services.gateway.http import sse, structure
+from services.gateway.http import json_limits, sse
 from services.gateway.http.dialects.generating import Read, ReadRequest
 from services.gateway.http.dialects.responses_answer import ResponseWriter
 from services.gateway.http.fields import Fields
@@ -166,7 +166,7 @@ class StoredTurns:
 
         def written() -> bytes:
             data = b"\n".join(filter(None, (answered.serialize(), asked)))
-            structure.check(data, exchange.bounds.json)  # or the next turn could not be read
+            json_limits.check(data, exchange.bounds.json)  # or the next turn could not be read
             return data
 
         try:
@@ -196,7 +196,7 @@ async def _within(exchange: Exchange, given: Mapping[str, Any], size: int, field
         raise InvalidInput(field, f"a conversation of at most {most} bytes", f"{len(data)} bytes")
     exchange.expand(len(data))
     try:
-        await aside(tenant, size, partial(structure.check, data, exchange.bounds.json))
+        await aside(tenant, size, partial(json_limits.check, data, exchange.bounds.json))
     except InvalidInput as many:
         raise InvalidInput(field, f"a conversation of {many.metadata['limit']}", "more") from None
     return data

@@ -10,8 +10,8 @@ from collections.abc import Generator, Mapping
 from typing import Any
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission.provider import values_of
-from services.gateway.answer.unchanged_fields import masked_in
+from services.gateway.admission.provider_fields import values_of
+from services.gateway.answer.original_body import masked_in
 from services.gateway.errors import GuardLate, GuardRefused
 from services.gateway.guard.checks import Checks, guard_checks
 from services.gateway.guard.screen import ContentScanner, Late, RefusedText

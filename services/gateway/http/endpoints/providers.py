@@ -11,7 +11,7 @@ from typing import Protocol
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
-from services.gateway.admission import provider
+from services.gateway.admission import provider_fields
 from services.gateway.admission.question import BYTES_PER_TOKEN
 from services.gateway.config import Method
 from services.gateway.decisions import Decisions
@@ -106,7 +106,7 @@ class ByName:
             admitted.tokens = 0  # no model has read anything yet
             try:
                 deadline = Deadline.after(admitted.timeout_s)
-                for _ in provider.check_body(fields, tenant.provider, tenant.name):
+                for _ in provider_fields.check_body(fields, tenant.provider, tenant.name):
                     if deadline.is_over():
                         raise TooLate("the fields of the request were not checked within its budget")
                     await give_way(tenant.name)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission import provider
+from services.gateway.admission import provider_fields
 from services.gateway.admission.question import Question
 from services.gateway.cache_eligibility.settings import Bypassed
 from services.gateway.errors import FieldDenied
@@ -47,23 +47,27 @@ def test_a_policy_that_looks_at_one_text_is_not_beside_several(
     request = chat(**asked, hedgerow=beside)
     (place,) = asked
     with pytest.raises(InvalidInput, match=rf"^{place}: none together with {why}, which looks at one text, got "):
-        provider.check_beside(request, guard_checks(GuardSettings(), request), form=False)
+        provider_fields.check_beside(request, guard_checks(GuardSettings(), request), form=False)
 
 
 def test_a_form_that_is_checked_is_not_beside_several_answers() -> None:
     with pytest.raises(InvalidInput, match=r"^n: none together with a check of the answer's form"):
-        provider.check_beside(chat(n=2), None, form=True)
-    provider.check_beside(chat(n=2), None, form=False)
+        provider_fields.check_beside(chat(n=2), None, form=True)
+    provider_fields.check_beside(chat(n=2), None, form=False)
 
 
 def test_a_guard_of_requests_wants_parts_that_it_can_read() -> None:
     body = part(type="document", source={"type": "base64", "media_type": "application/pdf", "data": "eA=="})
     checks = guard_checks(GuardSettings(personal="refuse"), pb.GenerateRequest())
     with pytest.raises(InvalidInput, match=r"^messages\[0\]\.content\[1\]: text, which the guard of requests"):
-        provider.check_beside(messages(**body), checks, form=False)
-    provider.check_beside(chat(**part(type="image_url", image_url={"url": "https://a.example"})), checks, form=False)
+        provider_fields.check_beside(messages(**body), checks, form=False)
+    provider_fields.check_beside(
+        chat(**part(type="image_url", image_url={"url": "https://a.example"})), checks, form=False
+    )
     text = {"type": "text", "media_type": "text/plain", "data": "jane@example.org"}
-    provider.check_beside(messages(**part(type="document", source=text)), checks, form=False)  # the stage reads it
+    provider_fields.check_beside(
+        messages(**part(type="document", source=text)), checks, form=False
+    )  # the stage reads it
 
 
 FILE = {"type": "file", "file": {"file_data": "eA=="}}
@@ -75,26 +79,26 @@ def test_a_message_that_is_left_hides_no_part_from_a_policy(part_: dict[str, Any
     left = {"messages": [{"role": "user", "content": "Hi"}, {"role": role, "content": [part_]}]}
     checks = guard_checks(GuardSettings(personal="refuse"), pb.GenerateRequest())
     with pytest.raises(InvalidInput, match=r"^messages\[1\]: text, which the guard of requests"):
-        provider.check_beside(chat(**left), checks, form=False)
+        provider_fields.check_beside(chat(**left), checks, form=False)
     within = {"messages": [*left["messages"], {"role": "user", "content": "?"}]}
     with pytest.raises(InvalidInput, match=r"^messages\[1\]\.content\[0\]: text, which the guard of requests"):
-        provider.check_beside(chat(**within), checks, form=False)
+        provider_fields.check_beside(chat(**within), checks, form=False)
 
 
 def test_a_file_in_a_message_that_is_left_needs_permission() -> None:
     original = chat(messages=[{"role": "assistant", "content": [FILE]}]).original
     with pytest.raises(FieldDenied, match=r"^messages\[0\]: no file for tenant acme"):
-        provider.check(original, [], "acme")
-    provider.check(original, ["files"], "acme")
+        provider_fields.check(original, [], "acme")
+    provider_fields.check(original, ["files"], "acme")
 
 
 def test_a_part_that_a_policy_would_lose_is_refused_by_its_path() -> None:
     own = chat(**part(type="file", file={"file_data": "eA=="})).original
     with pytest.raises(InvalidInput, match=r"^messages\[0\]\.content\[1\]: none where the gateway changes"):
-        provider.refuse_left(own, {"messages", "system"})
-    provider.refuse_left(own, {"tools"})
+        provider_fields.refuse_left(own, {"messages", "system"})
+    provider_fields.refuse_left(own, {"tools"})
     with pytest.raises(InvalidInput, match=r"^tools\[0\]: none where the gateway changes"):
-        provider.refuse_left(messages(tools=[SEARCH]).original, {"messages", "tools"})
+        provider_fields.refuse_left(messages(tools=[SEARCH]).original, {"messages", "tools"})
 
 
 def test_a_turn_that_the_provider_has_paused_goes_on() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission import provider
+from services.gateway.admission import provider_fields
 from services.gateway.admission.control import _tokens
 from services.gateway.admission.question import Question
 from services.gateway.errors import FieldDenied
@@ -87,10 +87,10 @@ def test_a_refusal_names_the_field_and_the_setting(write: Any, given: tuple[dict
     body, permission, place = given
     request = write(**body)
     with pytest.raises(FieldDenied) as denied:
-        provider.check(request.original, [each for each in PERMISSIONS if each != permission], "acme")
+        provider_fields.check(request.original, [each for each in PERMISSIONS if each != permission], "acme")
     assert str(denied.value).startswith(f"{place}: ")
     assert f"`provider: [{permission}]` in the tenant's settings permits it" in str(denied.value)
-    provider.check(request.original, [permission], "acme")
+    provider_fields.check(request.original, [permission], "acme")
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_a_refusal_names_the_field_and_the_setting(write: Any, given: tuple[dict
 @pytest.mark.parametrize("write", [chat, messages])
 def test_no_setting_permits_another_account_or_another_tenants_cache(write: Any, field: str, given: object) -> None:
     with pytest.raises(FieldDenied, match=rf"^{field}: none.*; no setting permits it$") as denied:
-        provider.check(write(**{field: given}).original, PERMISSIONS, "acme")
+        provider_fields.check(write(**{field: given}).original, PERMISSIONS, "acme")
     assert "another's key" not in str(denied.value)
 
 
@@ -134,7 +134,7 @@ def test_no_setting_permits_another_account_or_another_tenants_cache(write: Any,
     ],
 )
 def test_fields_without_extra_cost_need_no_permission(request_: pb.GenerateRequest) -> None:
-    provider.check(request_.original, (), "acme")
+    provider_fields.check(request_.original, (), "acme")
 
 
 @pytest.mark.parametrize(
@@ -202,6 +202,6 @@ def test_more_items_that_only_a_provider_reads_than_can_be_checked_are_refused(i
         read_response(fields, {}, {"m"})
         return original(chat_pb2.API_RESPONSES, json.dumps(data).encode(), fields, {})
 
-    assert len(left(provider.MOST_OBJECTS).untranslated) == provider.MOST_OBJECTS
+    assert len(left(provider_fields.MOST_OBJECTS).untranslated) == provider_fields.MOST_OBJECTS
     with pytest.raises(InvalidInput, match="at most 10000 items that only a provider reads"):
-        left(provider.MOST_OBJECTS + 1)
+        left(provider_fields.MOST_OBJECTS + 1)

@@ -13,7 +13,7 @@ from launcher.meshfile.fields import Surroundings
 from launcher.meshfile.parts import tenants_of
 from launcher.meshfile.reading import parse
 from launcher.meshfile.schema import MeshFile
-from services.gateway.admission.provider import check
+from services.gateway.admission.provider_fields import check
 from services.gateway.errors import FieldDenied
 from services.gateway.settings.generation import HedgeSettings
 from services.gateway.settings.prompt import PromptSettings

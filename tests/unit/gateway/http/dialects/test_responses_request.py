@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hedgerow.chat.v1 import chat_pb2
-from services.gateway.admission import provider
+from services.gateway.admission import provider_fields
 from services.gateway.errors import FieldDenied
 from services.gateway.http.dialects.original import original
 from services.gateway.http.dialects.responses_request import read_response
@@ -114,14 +114,14 @@ def test_a_request_that_is_invalid_at_every_provider_is_refused(odd: dict[str, A
 
 def test_a_provider_keeps_nothing_of_a_tenant_without_permission() -> None:
     _, own = read(store=None)
-    provider.settle_store(own, (), "acme")
+    provider_fields.settle_store(own, (), "acme")
     assert json.loads(own.body)["store"] is False
     _, own = read()
     body = own.body
-    provider.settle_store(own, ("store",), "acme")
+    provider_fields.settle_store(own, ("store",), "acme")
     assert own.body == body
     own.api = chat_pb2.API_CHAT_COMPLETIONS
-    provider.settle_store(own, (), "acme")
+    provider_fields.settle_store(own, (), "acme")
     assert own.body == body
 
 
@@ -129,5 +129,5 @@ def test_a_provider_keeps_nothing_of_a_tenant_without_permission() -> None:
 def test_a_tenant_without_permission_goes_on_with_nothing_that_was_kept(field: str) -> None:
     _, own = read(**{field: "x"})
     with pytest.raises(FieldDenied, match=rf"^{field}: none for tenant acme, got .*; `provider: \[store\]`"):
-        provider.settle_store(own, (), "acme")
-    provider.settle_store(own, ("store",), "acme")
+        provider_fields.settle_store(own, (), "acme")
+    provider_fields.settle_store(own, ("store",), "acme")

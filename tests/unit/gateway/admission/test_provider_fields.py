@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from services.gateway.admission.provider import MOST_OBJECTS, MOST_VALUES, check_body
+from services.gateway.admission.provider_fields import MOST_OBJECTS, MOST_VALUES, check_body
 from services.gateway.errors import FieldDenied
 from services.runtime.errors import InvalidInput
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from hedgerow.chat.v1 import chat_pb2
-from services.gateway.admission.provider import refuse_left, values_of
+from services.gateway.admission.provider_fields import refuse_left, values_of
 from services.gateway.answer.context import RequestContext
 from services.runtime.aside import aside, size_in
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.gateway.admission.intake import Limits
-from services.gateway.http import structure
+from services.gateway.http import json_limits
 from services.gateway.http.fields import parse
 from services.runtime.errors import InvalidInput
 from tests.examples import examples
@@ -43,7 +43,7 @@ def widest(given: Any) -> int:
 
 def refused(body: bytes, limits: Limits = FEW) -> str:
     with pytest.raises(InvalidInput) as caught:
-        structure.check(body, limits)
+        json_limits.check(body, limits)
     return caught.value.message
 
 
@@ -53,18 +53,18 @@ def test_a_text_is_refused_for_what_is_in_it_and_not_in_its_strings(body: Any, p
     text = json.dumps({"x": body}, ensure_ascii=escapes).encode()
     too_much = counted({"x": body}) > FEW.values or widest(body) > FEW.items
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(structure, "_PIECE", piece)
+        patched.setattr(json_limits, "_PIECE", piece)
         if too_much:
             assert refused(text).startswith("body: at most ")
         else:
-            structure.check(text, FEW)
+            json_limits.check(text, FEW)
 
 
 @pytest.mark.parametrize("name", ["messages", "input"])
 def test_a_conversation_may_be_longer_than_other_arrays(name: str) -> None:
     long = [0] * FEW.long
-    structure.check(json.dumps({"x": [1, 2], name: long}).encode(), FEW)
-    structure.check(json.dumps({"x": [1, 2], name: long}, indent=1).encode(), FEW)
+    json_limits.check(json.dumps({"x": [1, 2], name: long}).encode(), FEW)
+    json_limits.check(json.dumps({"x": [1, 2], name: long}, indent=1).encode(), FEW)
     assert "at most 12 elements" in refused(json.dumps({name: [*long, 0]}).encode())
     assert "at most 12 elements" in refused(json.dumps({"x": [0] * 13, name: long[:20]}).encode())
     assert "at most 12 elements" in refused(json.dumps({"x": f'"{name}": [', "y": [0] * 13}).encode())
@@ -72,7 +72,7 @@ def test_a_conversation_may_be_longer_than_other_arrays(name: str) -> None:
 
 def test_the_usual_limits_let_the_longest_conversation_through() -> None:
     message = {"role": "user", "content": [{"type": "text", "text": 'a, [b] {"c"}'}]}
-    structure.check(json.dumps({"messages": [message] * 100_000}).encode(), Limits())
+    json_limits.check(json.dumps({"messages": [message] * 100_000}).encode(), Limits())
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_body_of_too_many_values_is_refused_before_any_is_made(body: bytes, mo
 
 def test_brackets_that_do_not_match_are_for_the_parser_to_refuse() -> None:
     for text in (b"[" * 15, b"]" * 15 + b"[", b"[}" * 15, b',"' + b"," * 5, b"," * 10):
-        structure.check(text, FEW)
+        json_limits.check(text, FEW)
 
 
 def test_a_deep_text_of_many_values_is_refused_at_the_first_level_too_deep(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +107,7 @@ def test_a_deep_text_of_many_values_is_refused_at_the_first_level_too_deep(monke
                 opened.append(1)
                 yield found
 
-    monkeypatch.setattr(structure, "_TOKEN", Tokens())
+    monkeypatch.setattr(json_limits, "_TOKEN", Tokens())
     monkeypatch.setattr("services.runtime.strict_json.loads", None)
     deep = b'{"a":[1,2,' * 5_000 + b"0" + b"]}" * 5_000
     with pytest.raises(InvalidInput, match="nested too deeply"):
