@@ -41,7 +41,7 @@ from services.gateway.http.errors import ErrorResponse, MethodUnknown, NotOffere
 from services.gateway.http.server.endpoint import Endpoint, Serve, Shape
 from services.gateway.http.server.exchange import NAMED_MODEL, Exchange
 from services.gateway.http.server.listener import HttpServer
-from services.gateway.http.stored_responses.retries import Retries
+from services.gateway.http.stored_responses.memory import Retries
 from services.gateway.http.stored_responses.store import ResponseStore
 from services.gateway.upstream.cache import Cache
 from services.gateway.upstream.fleet import Fleet

@@ -14,7 +14,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission import provider_fields
 from services.gateway.guard.checks import guard_checks
 from services.gateway.guard.screen import ContentScanner, Late, Screen
-from services.gateway.http.endpoints import guarded_body
+from services.gateway.http.endpoints import providers
 from services.gateway.settings.guard import GuardSettings
 from services.runtime.deadline import Deadline
 from services.runtime.security.private_data import Names
@@ -77,11 +77,11 @@ def test_each_step_of_the_check_of_fields_passes_a_part_of_the_tokens(monkeypatc
 
 @pytest.mark.parametrize("text", ["", "ab"])
 def test_each_step_of_the_guard_passes_a_part_of_the_texts(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    passed, searched = passing(monkeypatch, guarded_body, "values_of"), counting(monkeypatch, Screen, "close")
+    passed, searched = passing(monkeypatch, providers, "values_of"), counting(monkeypatch, Screen, "close")
     assert CHECKS
     scanner = ContentScanner(CHECKS, Names(), Deadline.never())
-    for _ in guarded_body._scan_fields({"input": [[text] * 9_999] * 20}, scanner, {}):
-        assert passed.since() <= guarded_body.VALUES_A_STEP
+    for _ in providers._scan_fields({"input": [[text] * 9_999] * 20}, scanner, {}):
+        assert passed.since() <= providers.VALUES_A_STEP
     assert passed.total > 20 * 9_999
     assert searched.total == bool(text), "equal texts are searched once"
 
@@ -89,8 +89,8 @@ def test_each_step_of_the_guard_passes_a_part_of_the_texts(text: str, monkeypatc
 @pytest.mark.parametrize("texts", [[""] * 9_999, [str(number) for number in range(9_999)]], ids=["empty", "short"])
 def test_the_guard_stops_at_the_deadline(texts: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert CHECKS
-    passed = passing(monkeypatch, guarded_body, "values_of")
+    passed = passing(monkeypatch, providers, "values_of")
     with pytest.raises(Late):
-        for _ in guarded_body._scan_fields({"input": texts}, ContentScanner(CHECKS, Names(), Deadline.after(0)), {}):
+        for _ in providers._scan_fields({"input": texts}, ContentScanner(CHECKS, Names(), Deadline.after(0)), {}):
             pass
-    assert passed.total <= guarded_body.VALUES_A_STEP
+    assert passed.total <= providers.VALUES_A_STEP

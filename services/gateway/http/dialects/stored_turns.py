@@ -25,7 +25,7 @@ from services.gateway.http.request_options import RequestOptions
 from services.gateway.http.server.exchange import Exchange
 from services.gateway.http.sse import compact
 from services.gateway.http.stored_responses import references
-from services.gateway.http.stored_responses.retries import Retries
+from services.gateway.http.stored_responses.memory import Retries
 from services.gateway.http.stored_responses.store import (
     Owner,
     PreviousResponseNotFound,

@@ -3,27 +3,33 @@ answer comes back as the provider wrote it. Quotas, breakers, limits, retries, h
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.admission import provider_fields
+from services.gateway.admission.provider_fields import values_of
 from services.gateway.admission.question import BYTES_PER_TOKEN
+from services.gateway.answer.original_body import masked_in
 from services.gateway.config import Method
 from services.gateway.decisions import Decisions
-from services.gateway.errors import AnswersWaiting, ModelUnknown
+from services.gateway.errors import AnswersWaiting, GuardLate, GuardRefused, ModelUnknown
 from services.gateway.generation.job import Job, Report
 from services.gateway.generation.shared import Shared
-from services.gateway.http.endpoints import guarded_body
+from services.gateway.guard.checks import Checks, guard_checks
+from services.gateway.guard.screen import ContentScanner, Late, RefusedText
 from services.gateway.http.endpoints.endpoint_admission import Admitted, EndpointAdmission
 from services.gateway.http.fields import Fields
 from services.gateway.http.request_options import RequestOptions, take_options
 from services.gateway.http.server.exchange import Exchange
+from services.gateway.http.sse import compact
 from services.gateway.policies.slot import SlotRequest, score
+from services.gateway.settings.guard import GuardSettings
 from services.gateway.upstream import spending
 from services.gateway.upstream.fleet import Fleet
 from services.gateway.upstream.router import Routes
@@ -32,8 +38,11 @@ from services.runtime.aside import give_way
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, ServiceError, TooLate
 from services.runtime.policy.waiting_bytes import Held, WaitingBytes
+from services.runtime.security.private_data import Names
 
 ANY = ("auto", "default")  # names that stand for no model
+VALUES_A_STEP = 64  # that the guard reads; a body may have a million texts, and the event loop runs between two steps
+_LARGE_BYTES = 64 * 1024  # of a body whose private data is replaced in a thread: a million values take 1 s
 ANSWERS_BYTES = 128 * 1024 * 1024  # of answers that are held, all together: a quarter of the gateway's container
 _OF_TEI = "texts"  # the documents of a rerank, in Text Embeddings Inference's requests, which name no model
 _BODY = "hedgerow"
@@ -110,8 +119,8 @@ class ByName:
                     if deadline.is_over():
                         raise TooLate("the fields of the request were not checked within its budget")
                     await give_way(tenant.name)
-                if checks := guarded_body.checks_of(tenant.guard, order.request):
-                    written = await guarded_body.masked(written, fields, checks, tenant.name, deadline)
+                if checks := _checks_of(tenant.guard, order.request):
+                    written = await _masked(written, fields, checks, tenant.name, deadline)
                 request = llm_pb2.GenerateRequest(original=chat_pb2.Original(api=_APIS[self.method], body=written))
                 rank = score(premium=tenant.premium, realtime=False, attempt=0)
                 slot_request = SlotRequest(rank, tenant.name, tenant.weight, deadline)
@@ -170,3 +179,51 @@ def _options(headers: Mapping[str, str], body: Fields) -> RequestOptions:
         if check.name not in _OF_REQUESTS:
             raise InvalidInput(f"{_BODY}.guard", f"checks of {' and '.join(_OF_REQUESTS)} for this method", check.name)
     return order
+
+
+def _checks_of(settings: GuardSettings, request: pb.GenerateRequest) -> Checks | None:
+    """The guard's checks, where it looks for private data in requests."""
+    checks = guard_checks(settings, request)
+    return checks if checks and checks.masks else None
+
+
+async def _masked(written: bytes, fields: Mapping[str, Any], checks: Checks, tenant: str, deadline: Deadline) -> bytes:
+    """The body `written`, whose fields are `fields`, with names in the place of private data. Raises `GuardRefused`,
+    `GuardLate`, and `InvalidInput` for tokens, which the guard cannot read."""
+    masked_texts = dict[str, str]()
+    scanner = ContentScanner(checks, Names(), deadline)
+    try:
+        for _ in _scan_fields(fields, scanner, masked_texts):
+            await give_way(tenant)
+    except RefusedText as refused:
+        raise GuardRefused(f"guard: the request holds {refused.what}", rule=refused.rule) from None
+    except Late:
+        if checks.settings.late == "closed":
+            raise GuardLate("guard: not done within the budget of the request", late="closed") from None
+    if not masked_texts:
+        return written
+
+    def replaced() -> bytes:
+        return compact(masked_in(dict(fields), masked_texts))
+
+    return await asyncio.to_thread(replaced) if len(written) > _LARGE_BYTES else replaced()
+
+
+def _scan_fields(
+    fields: Mapping[str, Any], scanner: ContentScanner, masked_texts: dict[str, str]
+) -> Generator[None, None, None]:
+    """Fill `masked_texts` with the texts to replace, each with its replacement. Equal texts are read once."""
+    seen, values = set[str](), 0
+    for name, given in fields.items():
+        for each in values_of(given):
+            values += 1
+            if values % VALUES_A_STEP == 0:
+                scanner.in_time()
+                yield
+            if isinstance(each, list) and any(type(one) in (int, float) for one in each):
+                raise InvalidInput(name, "texts in place of tokens, which the guard of requests cannot read", "numbers")
+            if isinstance(each, str) and each and each not in seen:
+                seen.add(each)
+                shown = yield from scanner.without_private(each)
+                if shown != each:
+                    masked_texts[each] = shown

@@ -21,7 +21,7 @@ from services.gateway.http.errors import ErrorResponse
 from services.gateway.http.fields import Fields, parse
 from services.gateway.http.request_options import RequestOptions
 from services.gateway.http.server.exchange import Exchange
-from services.gateway.http.stored_responses.retries import Retries
+from services.gateway.http.stored_responses.memory import Retries
 from services.gateway.http.stored_responses.store import Owner, StoredResponse
 from services.gateway.settings.serving import KeptSettings
 from services.runtime.aside import LARGE_BYTES, size_in, size_of
