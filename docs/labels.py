@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from services.gateway.cache_eligibility.settings import Bypassed
 from services.gateway.decisions import Changed
-from services.gateway.labels import Act, Degraded, Policy
+from services.gateway.labels import Act, Bypassed, Degraded, Policy
 
 PAGE = Path(__file__).with_name("reports.md")
 

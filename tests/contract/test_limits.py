@@ -19,9 +19,9 @@ from services.gateway.admission import validation
 from services.gateway.answer.prompt_builder import Asked
 from services.gateway.answer.stages.cache.cache_key import cache_question
 from services.gateway.cache_eligibility.choice import ANY, within
-from services.gateway.cache_eligibility.settings import Bypassed
 from services.gateway.config import GatewaySettings
 from services.gateway.http.sse import compact
+from services.gateway.labels import Bypassed
 from services.llm import validation as llm_validation
 from services.llm.config import LlmSettings
 from services.llm.translate import to_request

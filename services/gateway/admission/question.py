@@ -10,8 +10,8 @@ from typing import Literal, Protocol
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission import tools as toolbox
-from services.gateway.cache_eligibility.settings import Bypassed
 from services.gateway.errors import ModelUnknown
+from services.gateway.labels import Bypassed
 from services.gateway.prompt import window
 from services.gateway.settings.permissions import is_plain_text
 from services.gateway.upstream.media import AudioBackend, VisionBackend

@@ -20,7 +20,7 @@ from services.gateway.answer.plan import Stage
 from services.gateway.answer.registry import STAGES
 from services.gateway.answer.results import Done, Result
 from services.gateway.answer.stages.stage import AnswerStage, Work
-from services.gateway.cache_eligibility.settings import Bypassed
+from services.gateway.labels import Bypassed
 from services.runtime.errors import ServiceError
 from services.runtime.futures import retrieve
 

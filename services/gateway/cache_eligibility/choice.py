@@ -16,8 +16,9 @@ from pathlib import Path
 from hedgerow.channel import MAX_MESSAGE_BYTES
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.cache_eligibility.settings import Bypassed, Hits, HitSettings
+from services.gateway.cache_eligibility.settings import Hits, HitSettings
 from services.gateway.cache_eligibility.wording import Wording, plain, wording
+from services.gateway.labels import Bypassed
 
 KINDS = "time_bound", "personal"
 _END = 1_024  # characters of a text's beginning, and of its end

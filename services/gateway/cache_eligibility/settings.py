@@ -1,5 +1,4 @@
-"""A tenant's cache settings: which questions may hit, for how long, and how a hit is sent; and the reasons for a
-bypass, which `make docs` lists."""
+"""A tenant's cache settings: which questions may hit, for how long, and how a hit is sent."""
 
 from __future__ import annotations
 
@@ -8,33 +7,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from services.gateway.cache_eligibility.wording import check_phrase
-from services.gateway.labels import Label
 from services.runtime import yaml_file
 from services.runtime.process.fixed import Fixed
 
 Hits = Literal["off", "exact", "any"]
 Scope = Literal["tenant", "user"]
 _DAY_MS = 24 * 60 * 60 * 1000
-
-
-class Bypassed(Label):
-    """Why the cache was bypassed, or only exact hits were allowed (`CacheReport.reason`)."""
-
-    REQUEST = "request", "the request says so: `cache.bypass`"
-    TOOLS = "tools", "it has tools or their results"
-    PREFIX = "prefix", "it continues a text"
-    LOGPROBS = "logprobs", "it wants log-probabilities, which are not stored"
-    PROVIDER = "provider", "it wants several answers, sound, files or searches"
-    UNASKED = "unasked", "cached answers were not requested: `hits.others`, `cache.use`"
-    NO_USER = "no_user", "it names no end user, with `hits.scope` or `cache.scope` `user`"
-    SAMPLED = "sampled", "its `temperature` is above 0: `hits.sampled`"
-    TIME_BOUND = "time_bound", "it asks about now, today, the latest: `hits.time_bound`"
-    PERSONAL = "personal", "it asks about the user's own records: `hits.personal`"
-    PRIVATE = "private", "the guard found secrets or personal data, or was not done"
-    INCOMPLETE = "incomplete", "a picture or recording of the question is missing"
-    TOO_LARGE = "too_large", "the cache does not store questions of this size or shape"
-    LANGUAGE = "language", "another language: exact hits alone"
-    NO_CACHE = "no_cache", "the gateway has no cache service"
 
 
 class CategorySettings(BaseModel):

@@ -9,9 +9,9 @@ import pytest
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission import provider_fields
 from services.gateway.admission.question import Question
-from services.gateway.cache_eligibility.settings import Bypassed
 from services.gateway.errors import FieldDenied
 from services.gateway.guard.checks import guard_checks
+from services.gateway.labels import Bypassed
 from services.gateway.settings.guard import GuardSettings
 from services.runtime.errors import InvalidInput
 from tests.unit.gateway.admission.bodies import HELLO, SEARCH, chat, messages, part

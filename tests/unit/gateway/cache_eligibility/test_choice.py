@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from hedgerow.chat.v1.chat_pb2 import Sampling
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.cache_eligibility.choice import CacheEligibility, choose
-from services.gateway.cache_eligibility.settings import Bypassed, CategorySettings, HitSettings
+from services.gateway.cache_eligibility.settings import CategorySettings, HitSettings
+from services.gateway.labels import Bypassed
 
 PLAIN, TODAY, MINE = "What is the capital of France?", "What's the weather today?", "Where is my order?"
 PRICES = {"prices": CategorySettings(words=("price*", "how much"), ttl_ms=60_000)}

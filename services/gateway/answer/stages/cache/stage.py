@@ -20,10 +20,9 @@ from services.gateway.answer.stages.cache.cache_key import CacheIdentity
 from services.gateway.answer.stages.cache.l1 import Copy
 from services.gateway.answer.stages.cache.write_behind import is_of_another, is_storable, may_keep, note_private
 from services.gateway.answer.stages.stage import AnswerStage, Work
-from services.gateway.cache_eligibility.settings import Bypassed
 from services.gateway.decisions import Changed
 from services.gateway.guard.screen import AT_ONCE
-from services.gateway.labels import Act, Degraded
+from services.gateway.labels import Act, Bypassed, Degraded
 from services.gateway.upstream.cache import Cache, Known
 from services.runtime import telemetry
 from services.runtime.errors import InvalidInput, ServiceError, TooLate

@@ -11,7 +11,8 @@ import pytest
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.cache_eligibility.choice import choose
-from services.gateway.cache_eligibility.settings import Bypassed, HitSettings
+from services.gateway.cache_eligibility.settings import HitSettings
+from services.gateway.labels import Bypassed
 from services.runtime import question_key
 from tests.unit.gateway.answer.scene import EXACT, MISS, Scene
 from tests.unit.gateway.reading import sent_by
