@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Literal
@@ -141,17 +142,21 @@ def _to_message(where: str, message: chat_pb2.Message, untranslated: Mapping[str
 def _with_documents(
     parts: Iterable[Part], documents: Sequence[chat_pb2.Document], untranslated: Mapping[str, str]
 ) -> Iterator[Part]:
-    """The parts, with the documents in the place of the characters that stand for them."""
+    """The parts, with the documents in the place of the characters that stand for them. These are counted in all texts
+    of the message together."""
+    begin, waiting = 0, deque(documents)
     for part in parts:
         if part.kind != "text":
             yield part
             continue
-        at = 0
-        for document in documents:
-            yield from _text(part.text[at : document.begin])
+        at, end = begin, begin + len(part.text)
+        while waiting and waiting[0].begin < end:
+            document = waiting.popleft()
+            yield from _text(part.text[at - begin : document.begin - begin])
             yield Part("document", place=document.place, given=untranslated[document.place])
             at = document.end
-        yield from _text(part.text[at:])
+        yield from _text(part.text[at - begin :])
+        begin = end
 
 
 def _text(text: str) -> Iterator[Part]:

@@ -68,20 +68,22 @@ API_RERANK: Api
 API_MODERATIONS: Api
 
 class Message(_message.Message):
-    __slots__ = ("role", "content", "parts", "tool_calls", "tool_call_id", "documents")
+    __slots__ = ("role", "content", "parts", "tool_calls", "tool_call_id", "documents", "pictures")
     ROLE_FIELD_NUMBER: _ClassVar[int]
     CONTENT_FIELD_NUMBER: _ClassVar[int]
     PARTS_FIELD_NUMBER: _ClassVar[int]
     TOOL_CALLS_FIELD_NUMBER: _ClassVar[int]
     TOOL_CALL_ID_FIELD_NUMBER: _ClassVar[int]
     DOCUMENTS_FIELD_NUMBER: _ClassVar[int]
+    PICTURES_FIELD_NUMBER: _ClassVar[int]
     role: Role
     content: str
     parts: _containers.RepeatedCompositeFieldContainer[Part]
     tool_calls: _containers.RepeatedCompositeFieldContainer[ToolCall]
     tool_call_id: str
     documents: _containers.RepeatedCompositeFieldContainer[Document]
-    def __init__(self, role: _Optional[_Union[Role, str]] = ..., content: _Optional[str] = ..., parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., tool_calls: _Optional[_Iterable[_Union[ToolCall, _Mapping]]] = ..., tool_call_id: _Optional[str] = ..., documents: _Optional[_Iterable[_Union[Document, _Mapping]]] = ...) -> None: ...
+    pictures: _containers.RepeatedCompositeFieldContainer[Picture]
+    def __init__(self, role: _Optional[_Union[Role, str]] = ..., content: _Optional[str] = ..., parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., tool_calls: _Optional[_Iterable[_Union[ToolCall, _Mapping]]] = ..., tool_call_id: _Optional[str] = ..., documents: _Optional[_Iterable[_Union[Document, _Mapping]]] = ..., pictures: _Optional[_Iterable[_Union[Picture, _Mapping]]] = ...) -> None: ...
 
 class Part(_message.Message):
     __slots__ = ("text", "image", "audio")
@@ -102,6 +104,16 @@ class Document(_message.Message):
     begin: int
     end: int
     def __init__(self, place: _Optional[str] = ..., begin: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
+
+class Picture(_message.Message):
+    __slots__ = ("index", "begin", "end")
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    index: int
+    begin: int
+    end: int
+    def __init__(self, index: _Optional[int] = ..., begin: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
 
 class Tool(_message.Message):
     __slots__ = ("name", "description", "parameters", "strict")

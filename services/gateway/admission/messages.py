@@ -51,17 +51,30 @@ def flatten(request: pb.GenerateRequest) -> None:
         if not message.parts:
             continue
         text = separator(message.parts).join(part.text for part in message.parts if part.text)
-        shows = any(part.HasField("image") for part in message.parts)
-        message.content = NO_TEXT if shows and not text.strip() else text
-        for part in message.parts:
-            match part.WhichOneof("kind"):
-                case "image":
-                    request.images.add(data=part.image)
-                case "audio":
-                    request.audio.data = part.audio
+        _take_media(request, message)
+        message.content = NO_TEXT if message.pictures and not text.strip() else text
         del message.parts[:]
     if request.messages and not request.messages[-1].content and request.messages[-1].role == chat_pb2.ROLE_USER:
         del request.messages[-1]  # the recording is the question
+
+
+def _take_media(request: pb.GenerateRequest, message: chat_pb2.Message) -> None:
+    """Give the request the pictures and the recording of a message's parts, and the message the places of its pictures
+    in the text that its parts become."""
+    del message.pictures[:]
+    at, between, last = 0, len(separator(message.parts)), None
+    for part in message.parts:
+        match part.WhichOneof("kind"):
+            case "image":
+                last = message.pictures.add(index=len(request.images), begin=at, end=at)
+                request.images.add(data=part.image)
+            case "audio":
+                request.audio.data = part.audio
+            case "text" if part.text:
+                if at and last:
+                    last.end += between
+                at += len(part.text) + (between if at else 0)
+                last = None
 
 
 def separator(parts: Iterable[chat_pb2.Part]) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.vision.v1 import vision_pb2
 from services.gateway.admission.question import Question, prompt_tokens
-from services.gateway.answer.prompt_builder import Asked, picture_lines
+from services.gateway.answer.prompt_builder import Asked, picture_lines, unplace_pictures
 from services.gateway.guard.checks import Checks
 from services.gateway.settings.prompt import SystemPromptSettings
 from services.runtime.security.private_data import Names
@@ -73,6 +73,7 @@ def _in_message(message: chat_pb2.Message, masked_texts: Mapping[str, str]) -> c
     other.content = masked_texts.get(message.content, message.content)
     if other.content != message.content:  # places in the text are no longer known
         other.ClearField("documents")
+        unplace_pictures(other)
     for call in other.tool_calls:
         call.arguments = masked_texts.get(call.arguments, call.arguments)
     return other

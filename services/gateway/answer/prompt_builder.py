@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from hedgerow.chat.v1 import chat_pb2
@@ -77,25 +77,23 @@ class Asked:
     results: tuple[tuple[str, str], ...] = ()
 
     def for_model(self) -> list[chat_pb2.Message]:
-        """The conversation as a model reads it: the context before the last question."""
+        """The conversation as a model reads it: the context before the last question, and so are pictures that have no
+        place in a message."""
         messages = list(self.messages)
         if not (self.context or self.pictures or self.results):
             return messages
         place = _last_question(messages)
-        messages[place] = self._with_pictures(self._with_context(self._with_results(messages[place])))
+        messages[place] = self._with_context(self._with_results(messages[place]))
+        if self.pictures:
+            left = dict(enumerate(self.pictures))
+            messages = [_with_pictures(message, left) if message.pictures else message for message in messages]
+            messages[place] = _after_pictures(messages[place], left.values())
         return messages
 
     @property
     def question(self) -> str:
         """The user's last words."""
         return self.messages[_last_question(self.messages)].content if self.messages else ""
-
-    def _with_pictures(self, last: chat_pb2.Message) -> chat_pb2.Message:
-        if not self.pictures:
-            return last
-        seen = [chat_pb2.Part(image=picture) for picture in self.pictures]
-        said = [chat_pb2.Part(text=last.content)] if last.content != NO_TEXT else []
-        return chat_pb2.Message(role=last.role, parts=[*seen, *said], documents=last.documents)
 
     def _with_results(self, last: chat_pb2.Message) -> chat_pb2.Message:
         if not self.results:
@@ -121,13 +119,47 @@ class Asked:
         return [hashlib.sha256(each).hexdigest() for each in shown]
 
 
+def unplace_pictures(message: chat_pb2.Message) -> None:
+    """Put the pictures of a message before its text, which has changed."""
+    for picture in message.pictures:
+        picture.begin = picture.end = 0
+
+
+def _with_pictures(message: chat_pb2.Message, left: dict[int, bytes]) -> chat_pb2.Message:
+    """The message with its pictures, which are taken of those that are `left`, between its texts."""
+    text = "" if message.content == NO_TEXT else message.content
+    shown, at = chat_pb2.Message(role=message.role), 0
+    for picture in message.pictures:
+        if said := text[at : picture.begin]:
+            shown.parts.add(text=said)
+        if picture.index in left:
+            shown.parts.add(image=left.pop(picture.index))
+        at = picture.end
+    if said := text[at:]:
+        shown.parts.add(text=said)
+    for each in message.documents:  # they are counted in the texts, without what divides these
+        more = sum(picture.begin - picture.end for picture in message.pictures if picture.end <= each.begin)
+        shown.documents.add(place=each.place, begin=each.begin + more, end=each.end + more)
+    return shown
+
+
+def _after_pictures(last: chat_pb2.Message, pictures: Collection[bytes]) -> chat_pb2.Message:
+    if not pictures:
+        return last
+    seen = [chat_pb2.Part(image=picture) for picture in pictures]
+    said = [chat_pb2.Part(text=last.content)] if last.content not in ("", NO_TEXT) else []
+    return chat_pb2.Message(role=last.role, parts=[*seen, *last.parts, *said], documents=last.documents)
+
+
 def _prefixed(last: chat_pb2.Message, content: str) -> chat_pb2.Message:
-    """The message with another text, which ends with its own. Documents stay in their places."""
-    more = len(content) - len(last.content)
-    documents = [
-        chat_pb2.Document(place=each.place, begin=each.begin + more, end=each.end + more) for each in last.documents
-    ]
-    return chat_pb2.Message(role=last.role, content=content, documents=documents)
+    """The message with another text, which ends with its own. Documents and pictures stay in their places."""
+    more, prefixed = len(content) - len(last.content), chat_pb2.Message(role=last.role, content=content)
+    prefixed.documents.extend(last.documents)
+    prefixed.pictures.extend(last.pictures)
+    places: list[chat_pb2.Document | chat_pb2.Picture] = [*prefixed.documents, *prefixed.pictures]
+    for each in places:
+        each.begin, each.end = each.begin + more, each.end + more
+    return prefixed
 
 
 def as_data(name: str, text: str) -> str:

@@ -19,6 +19,7 @@ from services.gateway.admission.question import Question
 from services.gateway.answer.backends import Backends
 from services.gateway.answer.context import RequestContext
 from services.gateway.answer.ledger import Running
+from services.gateway.answer.prompt_builder import unplace_pictures
 from services.gateway.answer.results import Route
 from services.gateway.answer.stages.stage import AnswerStage, Work
 from services.gateway.answer.stages.summaries import NOTE
@@ -149,7 +150,8 @@ class PromptStage(AnswerStage):
                 left -= len(message.content)
                 found.update(dict.fromkeys(shorter.rules))
                 if shorter.rules:
-                    message = chat_pb2.Message(role=message.role, content=shorter.text)
+                    message = chat_pb2.Message(role=message.role, content=shorter.text, pictures=message.pictures)
+                    unplace_pictures(message)
             thinner.append(message)
         report.diet.extend(found)
         return thinner

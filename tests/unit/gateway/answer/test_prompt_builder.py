@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
+from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.vision.v1 import vision_pb2
-from services.gateway.admission.messages import NO_TEXT
+from services.gateway.admission.messages import NO_TEXT, flatten
+from services.gateway.answer.inputs import in_messages
 from services.gateway.answer.prompt_builder import Asked, picture_lines
+from services.gateway.answer.stages.cache.cache_key import cache_question
 from services.gateway.config import GatewaySettings
 from tests.unit.gateway.prompt.conversations import said
 
@@ -77,6 +83,53 @@ def test_a_template_without_a_placeholder_for_labels_is_refused() -> None:
 def test_a_picture_without_a_text_is_all_that_a_model_gets():
     asked = Asked((said("user", NO_TEXT),), pictures=(b"1",))
     assert list(asked.for_model()[0].parts) == [chat_pb2.Part(image=b"1")]
+
+
+def part(**said: Any) -> chat_pb2.Part:
+    return chat_pb2.Part(**said)
+
+
+def asked_with(*turns: list[chat_pb2.Part]) -> Asked:
+    """A question of these turns of the user, at a model that sees."""
+    request = pb.GenerateRequest(messages=[chat_pb2.Message(role=chat_pb2.ROLE_USER, parts=turn) for turn in turns])
+    flatten(request)
+    return Asked(tuple(request.messages), pictures=tuple(image.data for image in request.images))
+
+
+def test_pictures_stay_in_their_messages_between_their_texts():
+    turns = [
+        [part(text="One: "), part(image=b"1"), part(image=b"2"), part(text=" Two: "), part(image=b"3")],
+        [part(image=b"4"), part(text="Which is it?")],
+        [part(image=b"5")],
+    ]
+    asked = asked_with(*turns)
+    assert [list(message.parts) for message in asked.for_model()] == turns
+    with_results = replace(asked, results=(("clock", "noon"),)).for_model()
+    assert [list(message.parts) for message in with_results[:2]] == turns[:2]
+    assert [each.WhichOneof("kind") for each in with_results[2].parts] == ["text", "image", "text"]
+
+
+def test_equal_pictures_in_other_places_are_another_question():
+    first, second = part(image=b"1"), part(image=b"2")
+    told, wanted = part(text="Mine."), part(text="Whose?")
+    each = [asked_with([first, told], [second, wanted]), asked_with([told], [first, second, wanted])]
+    keys = {cache_question(pb.GenerateRequest(), asked, "acme").SerializeToString() for asked in each}
+    assert len(keys) == 2
+
+
+def test_pictures_of_a_masked_text_come_before_it():
+    asked = asked_with([part(text="I am Ann: "), part(image=b"1")])
+    masked = in_messages(asked.messages, {"I am Ann: ": "I am [name 1]: "}, system=False)
+    shown = replace(asked, messages=masked).for_model()[0]
+    assert list(shown.parts) == [part(image=b"1"), part(text="I am [name 1]: ")]
+
+
+def test_places_that_a_caller_makes_up_show_each_picture_once():
+    message = said("user", "Hello.")
+    for index in (0, 0, 7, -1):
+        message.pictures.add(index=index, begin=-2, end=-9)
+    shown = Asked((message,), pictures=(b"1", b"2")).for_model()[0]
+    assert sorted(each.image for each in shown.parts if each.image) == [b"1", b"2"]
 
 
 def test_context_joins_the_context_that_a_question_brings():

@@ -165,8 +165,10 @@ async def test_what_the_other_api_lacks_is_refused_by_its_place(api: str, part: 
 
 async def test_a_document_beside_a_picture_is_not_lost() -> None:
     picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}}
-    said = await content("chat", read("messages", {"type": "text", "text": "One: "}, document(), picture))
-    assert [each["type"] for each in said] == ["image_url", "text", "file"]
+    one, two = {"type": "text", "text": "One: "}, {"type": "text", "text": "Two: "}
+    said = await content("chat", read("messages", one, document(), picture, picture, two, picture, document(), one))
+    shown = [each["text"] if each["type"] == "text" else each["type"] for each in said]
+    assert shown == ["One: \n", "file", "image_url", "image_url", "Two: ", "image_url", "file", "\nOne: "]
 
 
 @pytest.mark.parametrize(
