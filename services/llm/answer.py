@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from services.llm.dialects.events import Halves
 from services.llm.engine import Chunk, Finish, FinishReason, TokenLogprob, ToolCallDelta, Usage
+from services.runtime.strict_json import compact
 
 _NOT_AS_IT_SHOULD_BE = (ValueError, AttributeError, TypeError, KeyError, RecursionError)
 # Of events that are handed on at once, beside a last one: what they say goes with them, in a message of 4 MiB at most.
@@ -95,7 +96,7 @@ class Answer(ABC):
         """The events of a stream that say the same as `body`, an answer in one piece. Raises BadEvent for a body that
         is none."""
         try:
-            return [json.dumps(event, separators=(",", ":")) for event in self.split(json.loads(body))]
+            return [compact(event).decode() for event in self.split(json.loads(body))]
         except _NOT_AS_IT_SHOULD_BE:
             raise BadEvent from None
 

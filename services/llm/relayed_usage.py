@@ -6,6 +6,8 @@ import json
 import re
 from typing import Any
 
+from services.runtime.strict_json import compact
+
 _MAY_HAVE_USAGE = re.compile(r'"(usage|timings)"\s*:\s*\{')
 _OF_CACHE, _OF_PRICE = re.compile("cache"), re.compile("cost|discount")
 _BESIDE = ("cache_read_input_tokens", "cache_creation_input_tokens")  # Anthropic's, which `input_tokens` leaves out
@@ -16,7 +18,7 @@ def without_cache(event: str) -> str:
     usage stays as it is, byte by byte."""
     if not _MAY_HAVE_USAGE.search(event):
         return event
-    return json.dumps(_without(json.loads(event)), separators=(",", ":"))
+    return compact(_without(json.loads(event))).decode()
 
 
 def _without(said: Any) -> Any:

@@ -20,12 +20,12 @@ from services.gateway.answer.prompt_builder import Asked
 from services.gateway.answer.stages.cache.cache_key import cache_question
 from services.gateway.cache_eligibility.choice import ANY, within
 from services.gateway.config import GatewaySettings
-from services.gateway.http.sse import compact
 from services.gateway.labels import Bypassed
 from services.llm import validation as llm_validation
 from services.llm.config import LlmSettings
 from services.llm.translate import to_request
 from services.runtime.errors import InvalidInput
+from services.runtime.strict_json import compact
 from services.vision.config import VisionSettings
 
 GATEWAY = GatewaySettings(llm_addresses={"m": "x:1"}, vision_address="x:2", audio_address="x:3")

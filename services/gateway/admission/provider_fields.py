@@ -17,6 +17,7 @@ from services.gateway.errors import FieldDenied
 from services.gateway.guard.checks import Checks
 from services.gateway.settings.permissions import BEYOND, is_named, needed, texts
 from services.runtime.errors import InvalidInput, shorten
+from services.runtime.strict_json import compact
 
 _NOT_LOOKED_AT = frozenset({"audio", "modalities", "n"})
 _PICTURES = ("image", "image_url", "input_image")
@@ -77,7 +78,7 @@ def _check_one(name: str, place: str, given: Any, permitted: Sequence[str], tena
     for values, _ in enumerate(values_of(given)):
         if values > MOST_VALUES:
             raise InvalidInput(name, f"at most {MOST_VALUES} values in one object, or in this field", "more")
-    check(chat_pb2.Original(untranslated={place: json.dumps(given, separators=(",", ":"))}), permitted, tenant)
+    check(chat_pb2.Original(untranslated={place: compact(given).decode()}), permitted, tenant)
 
 
 def _elements(given: Any) -> Iterator[Any]:
@@ -148,5 +149,5 @@ def settle_store(original: chat_pb2.Original, permitted: Sequence[str], tenant: 
                 f"`provider: [{_STORE}]` in the tenant's settings permits it"
             )
     if _STORE not in original.untranslated:
-        original.body = json.dumps({**json.loads(original.body), _STORE: False}, separators=(",", ":")).encode()
+        original.body = compact({**json.loads(original.body), _STORE: False})
         original.untranslated[_STORE] = "false"

@@ -13,6 +13,7 @@ from hedgerow.chat.v1 import chat_pb2
 from services.gateway.admission.provider_fields import refuse_left, values_of
 from services.gateway.answer.context import RequestContext
 from services.runtime.aside import aside, size_in
+from services.runtime.strict_json import compact
 
 CONVERSATION = ("messages", "system", "input", "instructions")  # the fields' names in every API
 _OF_CONVERSATION = re.compile(r"(messages|system|input)\[|instructions$")
@@ -44,9 +45,9 @@ def _changed(
     stale = {*changed, *(CONVERSATION if "messages" in changed or _is_stale(context, own.api, body) else ())}
     kept = {document.place for message in context.inputs.for_model() for document in message.documents}
     refuse_left(original, stale, kept)
-    own.body = _compact(masked_in(_without(body, stale), masked_texts)).encode()
+    own.body = compact(masked_in(_without(body, stale), masked_texts))
     for place, given in original.untranslated.items() if masked_texts else ():
-        own.untranslated[place] = _compact(masked_in(json.loads(given), masked_texts))
+        own.untranslated[place] = compact(masked_in(json.loads(given), masked_texts)).decode()
     return own
 
 
@@ -113,10 +114,6 @@ def masked_in(given: Any, masked_texts: Mapping[str, str]) -> Any:
     if isinstance(given, dict):
         return {name: masked_in(each, masked_texts) for name, each in given.items()}
     return [masked_in(each, masked_texts) for each in given] if isinstance(given, list) else given
-
-
-def _compact(given: Any) -> str:
-    return json.dumps(given, separators=(",", ":"))
 
 
 def _without(body: dict[str, Any], stale: Collection[str]) -> dict[str, Any]:

@@ -18,7 +18,6 @@ from services.gateway.admission.intake import Intake
 from services.gateway.api.servicer import GatewayServicer
 from services.gateway.config import GatewaySettings
 from services.gateway.generation.shared import Shared
-from services.gateway.http import sse
 from services.gateway.http.dialects import messages_answer
 from services.gateway.http.dialects.chat_answer import ChatWriter
 from services.gateway.http.dialects.chat_request import read_chat
@@ -50,6 +49,7 @@ from services.gateway.upstream.readiness import Readiness
 from services.gateway.upstream.router import Routes
 from services.runtime.errors import ServiceError
 from services.runtime.process.config import is_loopback
+from services.runtime.strict_json import compact
 
 ANTHROPIC = messages_answer.error
 RESPONSES = "/v1/responses"
@@ -181,7 +181,7 @@ class _App:
 
     async def _health(self, exchange: Exchange) -> None:
         leaving = self._parts.server.leaving
-        body = sse.compact({"status": "stopping" if leaving else "ok"})
+        body = compact({"status": "stopping" if leaving else "ok"})
         await exchange.reply.whole(503 if leaving else 200, body)
 
     async def _ready(self, exchange: Exchange) -> None:
@@ -190,7 +190,7 @@ class _App:
         leaving, missing = self._parts.server.leaving, self._parts.readiness.missing()
         body = {"status": "stopping"} if leaving else {"status": "starting", "missing": missing}
         ready = not (leaving or missing)
-        await exchange.reply.whole(200 if ready else 503, sse.compact({"status": "ready"} if ready else body))
+        await exchange.reply.whole(200 if ready else 503, compact({"status": "ready"} if ready else body))
 
     async def _metrics(self, exchange: Exchange) -> None:
         if not self._parts.settings.http.metrics and not exchange.credential.tenant.anonymous:

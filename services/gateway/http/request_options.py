@@ -13,10 +13,10 @@ from hedgerow.request_options.fields import GUARD_ACTIONS, GUARDED, VERIFIERS, h
 from hedgerow.request_options.table import options_on
 from services.gateway.admission.question import TIERS, unknown
 from services.gateway.http.fields import Fields
-from services.gateway.http.sse import compact
 from services.runtime.errors import InvalidInput
 from services.runtime.rpc.authorization import EXPIRES_HEADER, TENANT_HEADER
 from services.runtime.rpc.boundary import TRACE_ID_HEADER
+from services.runtime.strict_json import compact
 
 _PREFIX, _BODY = "x-hedgerow-", "hedgerow"
 _OPTIONS = {option.name: option for option in options_on(Surface.HTTP)}

@@ -1,4 +1,4 @@
-"""Server-sent events, in the form that every client of these APIs reads, and JSON texts that grow with them.
+"""Server-sent events, in the form that every client of these APIs reads, and answers that grow with them.
 
 Events consist of `data:` lines. A comment ends with one newline: OpenAI's client takes a comment with a blank line
 after it for an event without data. There are no ids, no `retry` and no empty fields.
@@ -6,54 +6,17 @@ after it for an event without data. There are no ids, no `retry` and no empty fi
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from typing import Any
 
-from services.runtime.aside import LARGE_BYTES
+from services.runtime.strict_json import Write, compact
 
 CONTENT_TYPE = b"text/event-stream; charset=utf-8"
 PING = b": ping\n"
 DONE = b"data: [DONE]\n\n"
-_LONG = 64  # elements of an array
 Join = Callable[[Iterable[str]], str]
-Write = Callable[[object], bytes]
-_MALFORMED = (
-    AttributeError,
-    KeyError,
-    TypeError,
-    ValueError,
-)  # raised for a malformed event
-
-
-def quoted(text: str) -> bytes:
-    """A JSON string. Escaped to ASCII: some clients split lines at U+2028 and U+0085."""
-    return json.dumps(text).encode()
-
-
-_JSON = json.JSONEncoder(separators=(",", ":"))  # `json.dumps` would make one for each call
-
-
-def compact(value: object) -> bytes:
-    """JSON without blanks."""
-    return _JSON.encode(value).encode()
-
-
-def in_steps(value: object, write: Write = compact) -> bytes:
-    """The same of a large value. Between two elements of a long array a thread lets the event loop run."""
-    if isinstance(value, dict):
-        return b"{" + b",".join([write(name) + b":" + in_steps(each, write) for name, each in value.items()]) + b"}"
-    if isinstance(value, list):
-        step = write if len(value) > _LONG else partial(in_steps, write=write)
-        return b"[" + b",".join(map(step, value)) + b"]"
-    return write(value)
-
-
-def written(value: object, size: int) -> bytes:
-    """JSON without blanks, of a value whose objects have about `size`, as `aside` counts it."""
-    return (in_steps if size > LARGE_BYTES else compact)(value)
+_MALFORMED = (AttributeError, KeyError, TypeError, ValueError)  # raised for a malformed event
 
 
 def event(data: Mapping[str, Any], write: Write = compact) -> bytes:

@@ -32,6 +32,7 @@ from services.runtime.aside import aside, size_in, size_of_conversation, size_of
 from services.runtime.deadline import Deadline
 from services.runtime.errors import NotSupported, ServiceError
 from services.runtime.security.secrets import Url
+from services.runtime.strict_json import compact
 
 _log = logging.getLogger(__name__)
 _MAX_ERROR_BYTES, _MAX_LISTED_BYTES = 16 * 1024, 8 * 1024 * 1024
@@ -191,7 +192,7 @@ class ProviderEngine(ABC):
 
     async def _count(self, url: str, body: Mapping[str, object], field: str, deadline: Deadline) -> int:
         """The number in `field` of what a method that counts answers."""
-        status, headers, text = await self._ask(url, _encode(body), deadline)
+        status, headers, text = await self._ask(url, compact(body), deadline)
         path = urlsplit(url).path.rpartition("/")[2]
         if status in (404, 405):
             raise NotSupported(f"count_tokens: the provider has no /{path}")
@@ -235,7 +236,7 @@ class ProviderEngine(ABC):
             context.check(request, limit)
         if own:
             return encode(with_extra(self._forwarded(request, own), self._extra))
-        return _encode(with_extra(self._translated(request), self._extra))
+        return compact(with_extra(self._translated(request), self._extra))
 
     def _translated(self, request: Request) -> dict[str, Any]:
         asked, most = request.sampling.max_tokens or self._default_max_tokens, self._most_tokens
@@ -291,8 +292,3 @@ def with_extra(body: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]
 def _at_most(asked: Any, most: int) -> Any:
     """A limit as it was asked for, where that is a number and not above `most`."""
     return asked if type(asked) in (int, float) and asked <= most else most
-
-
-def _encode(body: Mapping[str, object]) -> bytes:
-    """Encode the body in ASCII, so that any text can be sent."""
-    return json.dumps(body, separators=(",", ":")).encode()

@@ -25,6 +25,7 @@ from services.llm.providers.retry_delay import retry_delay_s, said_delay_s
 from services.llm.providers.transport.wire import Broken, NoReply, NotConnected, failure
 from services.runtime.deadline import Deadline
 from services.runtime.errors import NotSupported, ServiceError, TooLate, shorten
+from services.runtime.strict_json import compact
 
 _MAX_OWN_CHARACTERS, _MAX_MESSAGE_CHARACTERS = 3_000, 400  # gRPC's trailers have 8 KiB, and this in base64
 _MOST_SAID = 160  # characters of a provider's words in a message of ours
@@ -89,7 +90,7 @@ def to_error(status: int, headers: Mapping[str, str], body: str, api_key: str, m
 def _said(status: int, headers: Mapping[str, str], body: str) -> str:
     """The body as JSON. Text Embeddings Inference has plain text for invalid fields of a request."""
     is_text = headers.get("content-type", "").lower().startswith("text/plain")
-    return _compact({"message": body.strip()}) if is_text and status in (400, 413, 422) else body
+    return compact({"message": body.strip()}).decode() if is_text and status in (400, 413, 422) else body
 
 
 def _refused(error: Mapping[str, Any], status: int, own: str) -> RequestRefused:
@@ -150,16 +151,12 @@ def _own(error: Mapping[str, Any]) -> str:
     for what all clients read."""
     if not isinstance(error.get("message"), str):
         return ""
-    if len(own := _compact(error)) <= _MAX_OWN_CHARACTERS:
+    if len(own := compact(error).decode()) <= _MAX_OWN_CHARACTERS:
         return own
     given = {name: error[name] for name in _READ_BY_CLIENTS if name in error}
     known = {name: value for name, value in given.items() if isinstance(value, str | int | None)}
-    own = _compact({**known, "message": shorten(error["message"], _MAX_MESSAGE_CHARACTERS)})
+    own = compact({**known, "message": shorten(error["message"], _MAX_MESSAGE_CHARACTERS)}).decode()
     return own if len(own) <= _MAX_OWN_CHARACTERS else ""
-
-
-def _compact(error: object) -> str:
-    return json.dumps(error, separators=(",", ":"))
 
 
 def _error(body: str, *, lists: bool = True) -> Mapping[str, Any]:
@@ -175,7 +172,7 @@ def _error(body: str, *, lists: bool = True) -> Mapping[str, Any]:
     if isinstance(error, dict) or not isinstance(decoded, dict):
         return error or {}
     said = next((decoded[name] for name in _MESSAGES if decoded.get(name)), None)
-    return {**decoded, "message": said if isinstance(said, str) else _compact(said)} if said else {}
+    return {**decoded, "message": said if isinstance(said, str) else compact(said).decode()} if said else {}
 
 
 def _explanation(error: Mapping[str, Any]) -> tuple[str, str]:

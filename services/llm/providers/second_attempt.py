@@ -12,6 +12,7 @@ from services.llm.engine import Chunk, Original, Request
 from services.llm.errors import RequestRefused
 from services.runtime.aside import aside, size_in
 from services.runtime.deadline import Deadline
+from services.runtime.strict_json import compact
 
 Generate = Callable[[Request, Deadline], AsyncGenerator[Chunk, None]]
 Repair = Callable[[RequestRefused], Awaitable[Request | None]]
@@ -39,7 +40,7 @@ async def with_body(request: Request, own: Original, change: Callable[[dict[str,
     """The request with the original body that `change` makes of the JSON of its `own`."""
 
     def changed() -> bytes:
-        return json.dumps(change(json.loads(own.body)), separators=(",", ":")).encode()
+        return compact(change(json.loads(own.body)))
 
     return replace(request, original=replace(own, body=await aside(request.tenant, size_in(own.body), changed)))
 

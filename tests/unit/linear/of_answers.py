@@ -33,8 +33,8 @@ from services.gateway.http.dialects.messages_relay import RelayedMessages
 from services.gateway.http.dialects.responses_answer import ResponseWriter
 from services.gateway.http.dialects.responses_relay import RelayedResponse
 from services.gateway.http.request_options import RequestOptions
-from services.gateway.http.sse import compact
 from services.gateway.settings.guard import GuardSettings
+from services.runtime.strict_json import compact
 from tests.clock import PausedClock
 from tests.unit.linear.reader import Reader, encodable, ran
 

@@ -14,8 +14,8 @@ from services.gateway.http.dialects.chat_relay import RelayedChat
 from services.gateway.http.errors import ErrorResponse
 from services.gateway.http.report import adds_words, found, report
 from services.gateway.http.request_options import RequestOptions
-from services.gateway.http.sse import compact, quoted
 from services.gateway.labels import Degraded
+from services.runtime.strict_json import compact, quoted
 
 # A budget that is spent is a length that was reached; that it was the time, the report says.
 _FINISHES = {

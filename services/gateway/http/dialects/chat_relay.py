@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from services.gateway.http import sse
-from services.gateway.http.sse import GrowingAnswer, GrowingTexts, compact
+from services.gateway.http.sse import GrowingAnswer, GrowingTexts
+from services.runtime.strict_json import compact
 
 _SAME = ("id", "object", "created", "model")
 _GROW = ("delta", "logprobs")  # of a choice; its other fields are those of the last chunk that has them

@@ -10,10 +10,10 @@ from services.gateway.admission.messages import NO_TEXT
 from services.gateway.http.dialects.parts import put_content, settle_blank
 from services.gateway.http.fields import Fields
 from services.gateway.http.request_options import RequestOptions, take_model, take_options
-from services.gateway.http.sse import compact
 from services.runtime import strict_json
 from services.runtime.errors import InvalidInput
 from services.runtime.limits import LONG_MESSAGES, STOPS, TOOL_CALLS, TOOLS
+from services.runtime.strict_json import compact
 
 ROLES = {
     "system": chat_pb2.ROLE_SYSTEM,

@@ -15,8 +15,8 @@ from services.gateway.http.errors import ErrorResponse
 from services.gateway.http.fields import Fields
 from services.gateway.http.report import found, report
 from services.gateway.http.request_options import RequestOptions, take_model, take_options
-from services.gateway.http.sse import compact, quoted
 from services.runtime.errors import InvalidInput
+from services.runtime.strict_json import compact, quoted
 
 _REFUSED = ("suffix", "echo")
 # Fields that nothing reads and on which no answer depends.

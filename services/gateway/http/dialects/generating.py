@@ -26,12 +26,13 @@ from services.gateway.http.request_options import RequestOptions, settle_pace, s
 from services.gateway.http.server.client_watch import ConnectionWatch
 from services.gateway.http.server.endpoint import Shape
 from services.gateway.http.server.exchange import Exchange
-from services.gateway.http.sse import PING, written
+from services.gateway.http.sse import PING
 from services.gateway.labels import Degraded
 from services.runtime.aside import aside, size_in
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput
 from services.runtime.rpc.boundary import Call
+from services.runtime.strict_json import written
 
 _TEXTS = frozenset({"delta", "tool_call", "reasoning", "relayed"})
 

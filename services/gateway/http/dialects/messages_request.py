@@ -12,9 +12,9 @@ from services.gateway.http.dialects.chat_request import leave_choice_of_left, pu
 from services.gateway.http.dialects.parts import left, note_documents
 from services.gateway.http.fields import Fields
 from services.gateway.http.request_options import RequestOptions, take_model, take_options
-from services.gateway.http.sse import compact
 from services.runtime.errors import InvalidInput
 from services.runtime.limits import LONG_MESSAGES, STOPS
+from services.runtime.strict_json import compact
 
 _ROLES = {"user": chat_pb2.ROLE_USER, "assistant": chat_pb2.ROLE_ASSISTANT, "system": chat_pb2.ROLE_SYSTEM}
 _ROLE_NAMES = {role: name for name, role in _ROLES.items()}

@@ -11,8 +11,8 @@ from services.gateway.admission.provider_fields import MOST_OBJECTS
 from services.gateway.http.dialects.parts import AUDIO
 from services.gateway.http.fields import Fields
 from services.gateway.http.server.exchange import FOR_PROVIDERS
-from services.gateway.http.sse import compact
 from services.runtime.errors import InvalidInput
+from services.runtime.strict_json import compact
 
 _MOST_HEADERS, _MOST_CHARACTERS = 16, 1_024
 _WHOSE = frozenset({"openai-organization", "openai-project"})  # the gateway's own account pays

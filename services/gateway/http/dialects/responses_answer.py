@@ -14,7 +14,8 @@ from services.gateway.http.dialects.responses_relay import RelayedResponse
 from services.gateway.http.errors import ErrorResponse
 from services.gateway.http.report import adds_words, found, report, size_of_answer
 from services.gateway.http.request_options import RequestOptions
-from services.gateway.http.sse import GrowingTexts, Write, compact, written
+from services.gateway.http.sse import GrowingTexts
+from services.runtime.strict_json import Write, compact, written
 
 _INCOMPLETE = {
     chat_pb2.FINISH_REASON_LENGTH: "max_output_tokens",

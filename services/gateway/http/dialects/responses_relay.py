@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import Any
 
 from services.gateway.http import sse
-from services.gateway.http.sse import GrowingTexts, Write, compact
+from services.gateway.http.sse import GrowingTexts
+from services.runtime.strict_json import Write, compact
 
 _BEGINS = ("response.created", "response.in_progress", "response.queued")
 _ENDS = ("response.completed", "response.incomplete")

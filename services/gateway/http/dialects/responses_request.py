@@ -16,9 +16,9 @@ from services.gateway.http.dialects.chat_request import MODES, ROLES, put_tool, 
 from services.gateway.http.dialects.parts import note_documents, read_part, settle_blank
 from services.gateway.http.fields import Fields
 from services.gateway.http.request_options import TRUNCATIONS, RequestOptions, take_model, take_options
-from services.gateway.http.sse import compact
 from services.runtime.errors import InvalidInput
 from services.runtime.limits import LONG_MESSAGES
+from services.runtime.strict_json import compact
 
 _TEXTS = ("input_text", "output_text", "text", "refusal")
 _REASONING = "reasoning"

@@ -19,10 +19,10 @@ from services.gateway.http.dialects.chat_answer import usage
 from services.gateway.http.fields import Fields
 from services.gateway.http.report import report, size_of_answer
 from services.gateway.http.request_options import RequestOptions
-from services.gateway.http.sse import compact
 from services.runtime.aside import give_way
 from services.runtime.deadline import Clock
 from services.runtime.errors import InvalidInput
+from services.runtime.strict_json import compact
 
 _MOST = 16  # requests of the gateway for one by HTTP
 _FIELD = "n"

@@ -16,14 +16,13 @@ from typing import Any
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
 from services.gateway.answer.metrics import degrade
-from services.gateway.http import json_limits, sse
+from services.gateway.http import json_limits
 from services.gateway.http.dialects.generating import Read, ReadRequest
 from services.gateway.http.dialects.responses_answer import ResponseWriter
 from services.gateway.http.fields import Fields
 from services.gateway.http.report import report, size_of_answer
 from services.gateway.http.request_options import RequestOptions
 from services.gateway.http.server.exchange import Exchange
-from services.gateway.http.sse import compact
 from services.gateway.http.stored_responses import references
 from services.gateway.http.stored_responses.memory import Retries
 from services.gateway.http.stored_responses.store import (
@@ -35,6 +34,7 @@ from services.gateway.http.stored_responses.store import (
     lines,
 )
 from services.gateway.labels import Degraded
+from services.runtime import strict_json
 from services.runtime.aside import aside, size_in
 from services.runtime.errors import InvalidInput
 
@@ -82,7 +82,7 @@ class StoredTurns:
             return None
         given = {name: body.seen(name) for name in body if name != _PREVIOUS} | {"store": False}
         body = Fields(given)
-        data = await aside(tenant.name, size, partial(sse.written, given, size))
+        data = await aside(tenant.name, size, partial(strict_json.written, given, size))
         order = await read(data, body, size)  # its own input alone, so that errors have the caller's places
         whose = owner(tenant, order)
         wanted = wanted and whose is not None
@@ -117,7 +117,7 @@ class StoredTurns:
         retry with the same idempotency key has those of the first time."""
         if not (asked.whose and key):
             return *await self._whole(asked), answer_id
-        own = compact([asked.previous, asked.stores]) + asked.data
+        own = strict_json.compact([asked.previous, asked.stores]) + asked.data
         if found := await self.retries.find(asked.whose, key, own):
             first, size = found
             asked.exchange.expand(size)
@@ -191,7 +191,7 @@ async def _within(exchange: Exchange, given: Mapping[str, Any], size: int, field
     """A body of about `size` bytes with earlier turns or items, which `field` has named. It has the limits of one that
     was sent, and takes its room."""
     tenant = exchange.credential.tenant.name
-    data = await aside(tenant, size, partial(sse.written, given, size))
+    data = await aside(tenant, size, partial(strict_json.written, given, size))
     if len(data) > (most := exchange.bounds.most_bytes):
         raise InvalidInput(field, f"a conversation of at most {most} bytes", f"{len(data)} bytes")
     exchange.expand(len(data))

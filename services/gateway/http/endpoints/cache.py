@@ -9,8 +9,8 @@ from services.gateway.api.reports_and_warmup import to_report
 from services.gateway.http.endpoints.endpoint_admission import EndpointAdmission
 from services.gateway.http.errors import NotOffered
 from services.gateway.http.server.exchange import Exchange
-from services.gateway.http.sse import compact
 from services.gateway.upstream.cache import Cache
+from services.runtime.strict_json import compact
 
 _STATS = cache_pb2.GetStatsResponse.DESCRIPTOR.fields
 _COUNTS = [field.name for field in _STATS if field.type == field.TYPE_INT64]  # which protobuf's JSON has as texts

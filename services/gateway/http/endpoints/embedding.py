@@ -18,11 +18,11 @@ from services.gateway.http.endpoints.endpoint_admission import Admitted, Endpoin
 from services.gateway.http.endpoints.providers import ANY
 from services.gateway.http.fields import Fields
 from services.gateway.http.server.exchange import Exchange
-from services.gateway.http.sse import compact
 from services.gateway.upstream.cache import Cache
 from services.runtime.aside import give_way
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, NotSupported, ServiceError, TooLate
+from services.runtime.strict_json import compact
 
 _MOST_TEXTS = 256  # the contract's
 _MOST_DOCUMENTS = 1_000  # as Cohere has it

@@ -12,11 +12,11 @@ from services.gateway.config import GatewaySettings
 from services.gateway.http.dialects.messages_request import read_prompt
 from services.gateway.http.endpoints.endpoint_admission import Admitted, EndpointAdmission
 from services.gateway.http.server.exchange import Exchange
-from services.gateway.http.sse import compact
 from services.gateway.upstream.fleet import Fleet
 from services.gateway.upstream.router import Routes
 from services.runtime.aside import aside, size_in
 from services.runtime.errors import InvalidInput
+from services.runtime.strict_json import compact
 
 
 class Models:

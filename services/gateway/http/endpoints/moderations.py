@@ -21,12 +21,12 @@ from services.gateway.http.endpoints.endpoint_admission import EndpointAdmission
 from services.gateway.http.endpoints.providers import ANY
 from services.gateway.http.fields import Fields
 from services.gateway.http.server.exchange import Exchange
-from services.gateway.http.sse import compact
 from services.runtime.aside import give_way
 from services.runtime.deadline import Deadline
 from services.runtime.errors import TooLate
 from services.runtime.limits import CONTENT_BYTES
 from services.runtime.security.private_data import Finding, Kind
+from services.runtime.strict_json import compact
 
 MODEL = "hedgerow-guard"
 _MOST_TEXTS = 256

@@ -27,7 +27,6 @@ from services.gateway.http.endpoints.endpoint_admission import Admitted, Endpoin
 from services.gateway.http.fields import Fields
 from services.gateway.http.request_options import RequestOptions, take_options
 from services.gateway.http.server.exchange import Exchange
-from services.gateway.http.sse import compact
 from services.gateway.policies.slot import SlotRequest, score
 from services.gateway.settings.guard import GuardSettings
 from services.gateway.upstream import spending
@@ -39,6 +38,7 @@ from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, ServiceError, TooLate
 from services.runtime.policy.waiting_bytes import Held, WaitingBytes
 from services.runtime.security.private_data import Names
+from services.runtime.strict_json import compact
 
 ANY = ("auto", "default")  # names that stand for no model
 VALUES_A_STEP = 64  # that the guard reads; a body may have a million texts, and the event loop runs between two steps

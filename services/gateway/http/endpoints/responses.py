@@ -16,11 +16,11 @@ from services.gateway.http.errors import NotOffered
 from services.gateway.http.fields import Fields
 from services.gateway.http.request_options import RequestOptions, take_options
 from services.gateway.http.server.exchange import Exchange
-from services.gateway.http.sse import compact, in_steps
 from services.gateway.http.stored_responses import references
 from services.gateway.http.stored_responses.store import Owner, ResponseNotFound, ResponseStore, StoredResponse
 from services.runtime.aside import aside, size_of
 from services.runtime.errors import InvalidInput
+from services.runtime.strict_json import compact, in_steps
 
 _PAGE, _LARGEST_PAGE = 20, 100
 _ORDERS = ("asc", "desc")

@@ -22,6 +22,7 @@ from services.gateway.http.server.exchange import Exchange
 from services.gateway.upstream.media import AudioBackend
 from services.runtime.errors import InvalidInput, ServiceError
 from services.runtime.letters import UNSPACED
+from services.runtime.strict_json import compact
 
 _MOST_FIELDS = 64
 _MOST_BOUNDARIES = 128  # the parser takes its time for each, though most of a million would be no boundaries
@@ -211,7 +212,7 @@ async def _whole(
                 for segment in segments
                 for word in segment.words
             ]
-    await exchange.reply.whole(200, sse.compact(body))
+    await exchange.reply.whole(200, compact(body))
 
 
 def _segment(segment: audio_pb2.Segment) -> dict[str, Any]:

@@ -16,9 +16,9 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from services.gateway.http.server.connection_slots import ConnectionSlots
-from services.gateway.http.sse import compact
 from services.gateway.settings.http import HttpSettings
 from services.runtime.security.tls import caller_in
+from services.runtime.strict_json import compact
 
 _RAW = 2  # bytes on the wire for each one that counts of a head, whose blanks and line ends do not: more are refused
 _MOST_WAITING = 64  # requests of one connection behind the one that is answered: one of 20 bytes becomes 3 KB

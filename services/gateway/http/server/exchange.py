@@ -24,11 +24,12 @@ from services.gateway.http.errors import BodyLate, BodyTooLarge, ErrorResponse, 
 from services.gateway.http.fields import Fields, parse
 from services.gateway.http.server.client_watch import Left
 from services.gateway.http.server.connection import PEER
-from services.gateway.http.sse import CONTENT_TYPE, compact
+from services.gateway.http.sse import CONTENT_TYPE
 from services.runtime import telemetry
 from services.runtime.aside import aside, size_in
 from services.runtime.policy.waiting_bytes import Held
 from services.runtime.rpc.authorization import EXPIRES_HEADER, TENANT_HEADER
+from services.runtime.strict_json import compact
 
 Metadata = tuple[tuple[str, str], ...]
 FOR_PROVIDERS = ("openai-", "anthropic-")  # headers that a model behind the same API gets

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, Self
 
-from services.gateway.http.sse import in_steps
 from services.runtime.errors import InvalidInput, Missing, ServiceError, Unavailable, shorten
+from services.runtime.strict_json import in_steps
 
 _LEAST_ID = 16  # characters
 _ID_OPTIONAL = ("message", "function_call")  # in an input, unlike calls of a provider's own tools

@@ -13,7 +13,6 @@ import pytest
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.http import sse
 from services.gateway.http.dialects import several
 from services.gateway.http.dialects.generating import Dialect, Generating, ReadRequest
 from services.gateway.http.dialects.responses_answer import ResponseWriter
@@ -21,6 +20,8 @@ from services.gateway.http.dialects.several import Several
 from services.gateway.http.fields import Fields
 from services.gateway.http.request_options import RequestOptions
 from services.gateway.http.stored_responses.store import StoredResponse
+from services.runtime import strict_json
+from services.runtime.strict_json import compact, in_steps
 
 
 @pytest.mark.parametrize(("text", "items", "large"), [("m", 10, False), ("m" * 200_000, 1, False), ("m", 2_000, True)])
@@ -124,13 +125,13 @@ async def test_many_events_of_one_of_several_answers_are_written_in_steps(
 @pytest.fixture
 def pieces(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The texts that were written in one go, which nothing interrupts."""
-    written, encode, dumps = list[str](), sse._JSON.encode, json.dumps
+    written, encode, dumps = list[str](), strict_json._ENCODER.encode, json.dumps
 
     def noted(value: object, **options: Any) -> str:
         written.append(dumps(value, **options) if options else encode(value))
         return written[-1]
 
-    monkeypatch.setattr(sse, "_JSON", SimpleNamespace(encode=noted))
+    monkeypatch.setattr(strict_json, "_ENCODER", SimpleNamespace(encode=noted))
     monkeypatch.setattr(json, "dumps", noted)
     return written
 
@@ -138,9 +139,9 @@ def pieces(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_a_large_value_is_written_piece_by_piece(pieces: list[str]) -> None:
     tokens = [{"token": "a", "top_logprobs": [{"token": "é", "logprob": -0.5}]}] * 1_000
     value = {"choices": [{"index": 0, "logprobs": {"content": tokens}, "text": None}], "usage": {}, "empty": []}
-    written = sse.in_steps(value)
+    written = in_steps(value)
     assert max(map(len, pieces)) < 100
-    assert written == sse.compact(value)
+    assert written == compact(value)
 
 
 @pytest.mark.parametrize("relayed", [False, True])
@@ -153,7 +154,7 @@ def test_a_response_with_many_log_probabilities_is_written_and_stored_piece_by_p
         part = {"type": "output_text", "text": "a", "logprobs": [{"token": "a"}] * 1_000}
         item = {"type": "message", "id": "msg_" + "1" * 16, "content": [part]}
         event = {"type": "response.completed", "response": {"id": "resp_1", "output": [item]}}
-        last = pb.Event(relayed=pb.Relayed(events=[sse.compact(event)]))
+        last = pb.Event(relayed=pb.Relayed(events=[compact(event)]))
         pieces.clear()
         writer.chunk(last)
     else:
