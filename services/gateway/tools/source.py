@@ -9,14 +9,10 @@ from typing import ClassVar, Protocol
 import grpc
 from opentelemetry.trace import Span
 
-from hedgerow.channel import answer
 from hedgerow.tool.v1 import tool_pb2
-from services.gateway.upstream.call_errors import translate
-from services.gateway.upstream.calls import Pending, watch, whose
+from services.gateway.upstream.calls import Pending, unary, watch, whose
 from services.runtime import telemetry
 from services.runtime.errors import InvalidInput, Missing
-
-_SERVICE = f"/{tool_pb2.DESCRIPTOR.package}.ToolService/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,26 +56,12 @@ class ToolService:
 
     def __init__(self, channel: grpc.aio.Channel, name: str):
         self._channel, self._name = channel, name
-        self._list = channel.unary_unary(
-            f"{_SERVICE}ListTools",
-            request_serializer=tool_pb2.ListToolsRequest.SerializeToString,
-            response_deserializer=tool_pb2.ListToolsResponse.FromString,
-        )
-        self._call = channel.unary_unary(
-            f"{_SERVICE}CallTool",
-            request_serializer=tool_pb2.CallToolRequest.SerializeToString,
-            response_deserializer=tool_pb2.CallToolResponse.FromString,
-        )
+        self._list = unary(channel, tool_pb2, "ToolService", "ListTools")
+        self._call = unary(channel, tool_pb2, "ToolService", "CallTool")
 
     async def list(self, tenant: str, timeout_s: float) -> Sequence[tool_pb2.ToolDescription]:
-        request = tool_pb2.ListToolsRequest()
-        try:
-            listed: tool_pb2.ListToolsResponse = await answer(
-                self._list(request, timeout=timeout_s, metadata=(whose(tenant),))
-            )
-        except grpc.aio.AioRpcError as error:
-            raise translate(error, self._name) from None
-        return listed.tools
+        call = self._list(tool_pb2.ListToolsRequest(), timeout=timeout_s, metadata=(whose(tenant),))
+        return (await Pending(call, self._name).reply()).tools  # type: ignore[no-any-return]
 
     async def call(self, call: CallAttempt) -> tool_pb2.CallToolResponse:
         request = tool_pb2.CallToolRequest(name=call.name, arguments=call.arguments, idempotency_key=call.key)

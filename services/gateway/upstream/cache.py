@@ -12,8 +12,10 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import grpc
+from google.protobuf.message import Message
 
 from hedgerow.cache.v1 import cache_pb2
 from services.gateway.upstream.calls import Pending, follow_reachable, server_stream, unary, whose
@@ -39,36 +41,33 @@ class Cache:
     async def embed(
         self, request: cache_pb2.EmbedRequest, timeout_s: float, metadata: Metadata
     ) -> cache_pb2.EmbedResponse:
-        pending = Pending(self._embed(request, timeout=timeout_s, metadata=metadata), "cache")
-        return await pending.reply()  # type: ignore[no-any-return]
+        return await self._reply(self._embed, request, timeout_s, metadata)  # type: ignore[no-any-return]
 
     async def stats(self, tenant: str, timeout_s: float, metadata: Metadata) -> cache_pb2.GetStatsResponse:
         """Counts of the replica that these metadata lead to, and a tenant's threshold."""
         request = cache_pb2.GetStatsRequest(tenant=tenant)
-        pending = Pending(self._stats(request, timeout=timeout_s, metadata=metadata), "cache")
-        return await pending.reply()  # type: ignore[no-any-return]
+        return await self._reply(self._stats, request, timeout_s, metadata)  # type: ignore[no-any-return]
 
     async def invalidate(self, request: cache_pb2.InvalidateRequest, timeout_s: float, metadata: Metadata) -> int:
         """How many entries were removed."""
-        pending = Pending(self._invalidate(request, timeout=timeout_s, metadata=metadata), "cache")
-        return int((await pending.reply()).removed)
+        return int((await self._reply(self._invalidate, request, timeout_s, metadata)).removed)
 
     async def report(self, request: cache_pb2.ReportVerdictRequest, timeout_s: float, metadata: Metadata) -> bool:
         """Whether an entry was tightened. `metadata` says whose it is."""
-        pending = Pending(self._report(request, timeout=timeout_s, metadata=metadata), "cache")
-        return bool((await pending.reply()).tightened)
+        return bool((await self._reply(self._report, request, timeout_s, metadata)).tightened)
 
     async def lookup(
         self, request: cache_pb2.LookupRequest, timeout_s: float, metadata: Metadata
     ) -> cache_pb2.LookupResponse:
         metadata = (*metadata, whose(request.question.tenant))
-        pending = Pending(self._lookup(request, timeout=timeout_s, metadata=metadata), "cache")
-        return await pending.reply()  # type: ignore[no-any-return]
+        return await self._reply(self._lookup, request, timeout_s, metadata)  # type: ignore[no-any-return]
 
     async def store(self, request: cache_pb2.StoreRequest, timeout_s: float) -> cache_pb2.StoreResponse:
         metadata = (whose(request.question.tenant),)
-        pending = Pending(self._store(request, timeout=timeout_s, metadata=metadata), "cache")
-        return await pending.reply()  # type: ignore[no-any-return]
+        return await self._reply(self._store, request, timeout_s, metadata)  # type: ignore[no-any-return]
+
+    async def _reply(self, method: Any, request: Message, timeout_s: float, metadata: Metadata) -> Any:
+        return await Pending(method(request, timeout=timeout_s, metadata=metadata), "cache").reply()
 
     def invalidations(self) -> AsyncGenerator[cache_pb2.WatchInvalidationsResponse, None]:
         """Removals as they happen; waits for the cache to be there, ends with `ServiceError` when it goes."""
