@@ -22,19 +22,19 @@ from services.gateway.http.dialects import messages_answer
 from services.gateway.http.dialects.chat_answer import ChatWriter
 from services.gateway.http.dialects.chat_request import read_chat
 from services.gateway.http.dialects.completions import CompletionWriter, read_completion
-from services.gateway.http.dialects.generating import Dialect, Generating
 from services.gateway.http.dialects.messages_answer import MessageWriter
 from services.gateway.http.dialects.messages_request import read_messages
 from services.gateway.http.dialects.responses_answer import ResponseWriter
 from services.gateway.http.dialects.responses_request import read_response
-from services.gateway.http.dialects.stored_turns import StoredTurns
 from services.gateway.http.endpoints.cache import Caching
 from services.gateway.http.endpoints.embedding import Embedding
 from services.gateway.http.endpoints.endpoint_admission import EndpointAdmission
+from services.gateway.http.endpoints.generating import Dialect, Generating
 from services.gateway.http.endpoints.models import Counting, Models
 from services.gateway.http.endpoints.moderations import Moderations
 from services.gateway.http.endpoints.providers import ByName, Providers
 from services.gateway.http.endpoints.responses import Responses
+from services.gateway.http.endpoints.stored_turns import StoredTurns
 from services.gateway.http.endpoints.transcriptions import Transcriptions
 from services.gateway.http.errors import ErrorResponse, MethodUnknown, NotOffered, RouteUnknown
 from services.gateway.http.server.endpoint import Endpoint, Serve, Shape

@@ -10,8 +10,8 @@ from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.datastructures import QueryParams
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.http.dialects.stored_turns import owner
 from services.gateway.http.endpoints.endpoint_admission import EndpointAdmission
+from services.gateway.http.endpoints.stored_turns import owner
 from services.gateway.http.errors import NotOffered
 from services.gateway.http.fields import Fields
 from services.gateway.http.request_options import RequestOptions, take_options

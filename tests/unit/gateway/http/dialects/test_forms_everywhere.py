@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hedgerow.chat.v1 import chat_pb2
 from services.gateway.http.dialects.chat_request import read_chat
 from services.gateway.http.dialects.completions import read_completion
-from services.gateway.http.dialects.generating import ReadBody
 from services.gateway.http.dialects.messages_request import read_messages
 from services.gateway.http.dialects.responses_request import read_response
+from services.gateway.http.endpoints.generating import ReadBody
 from services.gateway.http.fields import parse
 from services.runtime.errors import InvalidInput
 

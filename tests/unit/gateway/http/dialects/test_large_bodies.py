@@ -13,10 +13,10 @@ import pytest
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.http.dialects import several
-from services.gateway.http.dialects.generating import Dialect, Generating, ReadRequest
 from services.gateway.http.dialects.responses_answer import ResponseWriter
-from services.gateway.http.dialects.several import Several
+from services.gateway.http.endpoints import several
+from services.gateway.http.endpoints.generating import Dialect, Generating, ReadRequest
+from services.gateway.http.endpoints.several import Several
 from services.gateway.http.fields import Fields
 from services.gateway.http.request_options import RequestOptions
 from services.gateway.http.stored_responses.store import StoredResponse

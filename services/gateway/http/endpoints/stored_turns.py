@@ -17,8 +17,8 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
 from services.gateway.answer.metrics import degrade
 from services.gateway.http import json_limits
-from services.gateway.http.dialects.generating import Read, ReadRequest
 from services.gateway.http.dialects.responses_answer import ResponseWriter
+from services.gateway.http.endpoints.generating import Read, ReadRequest
 from services.gateway.http.fields import Fields
 from services.gateway.http.report import report, size_of_answer
 from services.gateway.http.request_options import RequestOptions

@@ -13,10 +13,10 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.intake import USUAL
 from services.gateway.errors import BodiesWaiting
-from services.gateway.http.dialects.generating import Dialect, Generating
 from services.gateway.http.dialects.responses_answer import ResponseWriter
 from services.gateway.http.dialects.responses_request import read_response
-from services.gateway.http.dialects.stored_turns import StoredTurns
+from services.gateway.http.endpoints.generating import Dialect, Generating
+from services.gateway.http.endpoints.stored_turns import StoredTurns
 from services.gateway.http.errors import ErrorResponse
 from services.gateway.http.fields import Fields, parse
 from services.gateway.http.request_options import RequestOptions

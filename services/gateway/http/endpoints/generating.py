@@ -16,9 +16,9 @@ from services.gateway.api.choices import Choices
 from services.gateway.api.servicer import GatewayServicer
 from services.gateway.config import GatewaySettings
 from services.gateway.errors import refuses_choices
-from services.gateway.http.dialects import several
 from services.gateway.http.dialects.original import leave_recordings, original
-from services.gateway.http.dialects.several import AskedAlone, ChoiceWriter, Several, Take, paced
+from services.gateway.http.endpoints import several
+from services.gateway.http.endpoints.several import AskedAlone, ChoiceWriter, Several, Take, paced
 from services.gateway.http.errors import BudgetTimeout, ErrorResponse, FirstTokenTimeout, Interrupted, by_callers_names
 from services.gateway.http.fields import Fields
 from services.gateway.http.report import short, size_of_answer
