@@ -13,8 +13,8 @@ import numpy as np
 from services.audio.resample import Resampler
 from services.audio.speech import Audio
 from services.runtime.errors import InvalidInput
+from services.runtime.limits import SPEECH_BYTES
 
-MAX_BYTES = 256 * 1024  # of one message: 8 s of 16-bit mono at 16 kHz, and a few milliseconds of work
 MAX_PACKET_BYTES = 61_440  # of Opus: 48 frames of 1,275 bytes and what describes them (RFC 6716, 3.2)
 OPUS_RATE = 48_000  # what Opus decodes to, whatever went in
 _NOTHING: Audio = np.empty(0, np.float32)
@@ -64,7 +64,7 @@ class Pcm:
         self._resampler = Resampler(form.rate_hz, "audio", live=True)
 
     def push(self, data: bytes) -> Audio:
-        _check_size(data, MAX_BYTES)
+        _check_size(data, SPEECH_BYTES)
         data = self._rest + data
         whole = len(data) - len(data) % self._size
         self._rest = data[whole:]

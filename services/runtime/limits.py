@@ -25,6 +25,7 @@ HTTP_TEXT_BODY_BYTES = 8 * 1024 * 1024  # 2 MiB of text that JSON escapes
 JSON_VALUES, JSON_ITEMS = 1_000_000, 10_000
 PICTURES_BYTES = 4_000_000  # of all pictures of a request together; with the rest they fit one message
 PICTURE_PIXELS = 16_000_000  # of one, which takes up to 16 bytes for each while it is decoded
+SPEECH_BYTES = 256 * 1024  # of one message of live audio: 8 s of 16-bit mono at 16 kHz, and a few milliseconds of work
 STOPS, STOP_CHARACTERS = 64, 256  # the contract's
 PARTS, TOOL_CALLS = 256, 128  # of one message: each is looked at on the event loop, and may be a few bytes
 TOOLS, LOGIT_BIASES, TOP_LOGPROBS = 512, 300, 20  # the contract's

@@ -24,9 +24,9 @@ from services.gateway.errors import Idle
 from services.gateway.upstream.media import AudioCalls
 from services.runtime.deadline import until_set
 from services.runtime.errors import InvalidInput, ServiceError, TooLate
+from services.runtime.limits import SPEECH_BYTES
 from services.runtime.telemetry import Metadata
 
-MAX_AUDIO_BYTES = 262_144  # of one message, as the audio service has it
 _PARTING_S = 2.0  # for a client to take its last error
 _OPENING_S = 10.0  # for the first message
 _AHEAD = 32  # responses that may wait for the client; further ones are held back
@@ -110,8 +110,8 @@ class Conversation:
                 async for request in requests:
                     match request.WhichOneof("kind"):
                         case "audio":
-                            if len(request.audio) > MAX_AUDIO_BYTES:
-                                limit = f"at most {MAX_AUDIO_BYTES} bytes in a message"
+                            if len(request.audio) > SPEECH_BYTES:
+                                limit = f"at most {SPEECH_BYTES} bytes in a message"
                                 raise InvalidInput("audio", limit, f"{len(request.audio)} bytes")
                             idle.reschedule(None)  # a client that is held back is not idle
                             await self._spoken.put(request.audio)

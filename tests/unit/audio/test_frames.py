@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from services.audio.frames import MAX_BYTES, AudioForm, Encoding, Frames, open_frames
+from services.audio.frames import AudioForm, Encoding, Frames, open_frames
 from services.runtime.errors import InvalidInput
+from services.runtime.limits import SPEECH_BYTES
 from tests.examples import examples
 from tests.unit.audio.sounds import is_tone, opus_packets, tone
 
@@ -84,8 +85,10 @@ def test_floats_that_are_no_audio_are_refused(wrong: float, channels: int):
 
 
 def test_a_message_that_is_too_long_is_refused():
-    with pytest.raises(InvalidInput, match=f"audio: at most {MAX_BYTES} bytes in a message, got {MAX_BYTES + 1} bytes"):
-        open_frames(AudioForm(S16, 16_000, 1)).push(bytes(MAX_BYTES + 1))
+    with pytest.raises(
+        InvalidInput, match=f"audio: at most {SPEECH_BYTES} bytes in a message, got {SPEECH_BYTES + 1} bytes"
+    ):
+        open_frames(AudioForm(S16, 16_000, 1)).push(bytes(SPEECH_BYTES + 1))
     with pytest.raises(InvalidInput, match="audio: at most 61440 bytes in a message"):
         open_frames(AudioForm(OPUS, 48_000, 1)).push(bytes(61_441))
 

@@ -9,11 +9,10 @@ import pytest
 
 from hedgerow.audio.v1 import audio_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.audio import frames
 from services.gateway.answer.event_writer import Send
-from services.gateway.api.conversation import MAX_AUDIO_BYTES
 from services.gateway.errors import Idle, KeyUnknown
 from services.runtime.errors import InvalidInput, Unavailable
+from services.runtime.limits import SPEECH_BYTES
 from tests.unit.gateway.api.talking import STARTED, Talk, delta, partial, scripted, segment
 from tests.unit.gateway.scripted_media import Said, ScriptedAudio
 
@@ -275,9 +274,8 @@ async def test_a_client_that_is_faster_than_the_listener_is_not_read_and_nothing
 
 
 async def test_a_message_that_the_audio_service_would_refuse_is_refused_here():
-    assert MAX_AUDIO_BYTES == frames.MAX_BYTES
     talk = Talk(scripted(a=[segment("One?")]))
-    talk.say(b"a", bytes(MAX_AUDIO_BYTES + 1))
+    talk.say(b"a", bytes(SPEECH_BYTES + 1))
     assert (await talk.until("answer")).turn == 0
     with pytest.raises(InvalidInput, match="audio: at most 262144 bytes in a message, got 262145 bytes"):
         await talk.rest()
