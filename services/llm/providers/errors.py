@@ -20,7 +20,7 @@ from services.llm.errors import (
 )
 from services.llm.providers import context
 from services.llm.providers.extra_fields import named
-from services.llm.providers.meanings import Meaning, meaning
+from services.llm.providers.meanings import OVERLOADED, Meaning, meaning
 from services.llm.providers.retry_delay import retry_delay_s, said_delay_s
 from services.llm.providers.transport.wire import Broken, NoReply, NotConnected, failure
 from services.runtime.deadline import Deadline
@@ -33,8 +33,7 @@ _READ_BY_CLIENTS = ("type", "code", "param")
 # Where a body without an error object says why: Cohere and Mistral; Voyage and Jina (FastAPI: a list); Text Embeddings
 # Inference and Ollama.
 _MESSAGES = ("message", "detail", "error")
-_OVERLOADED = 529  # Anthropic's
-_BUSY = {_OVERLOADED: "is overloaded"}
+_BUSY = {OVERLOADED: "is overloaded"}
 # By the types of Anthropic's errors, some of which are OpenAI's as well; the last ones are codes of OpenAI's.
 _STATUSES = {
     "invalid_request_error": 400,
@@ -45,7 +44,7 @@ _STATUSES = {
     "request_too_large": 413,
     "rate_limit_error": 429,
     "timeout_error": 504,
-    "overloaded_error": _OVERLOADED,
+    "overloaded_error": OVERLOADED,
     "context_length_exceeded": 400,
     "rate_limit_exceeded": 429,
     "insufficient_quota": 429,

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+OVERLOADED = 529  # the status that Anthropic has for it
 _MOST_READ = 2_048  # characters of what a provider says
 _MOST_NAMES = 64
 
@@ -138,7 +139,7 @@ _ROWS = (
         frozenset({"tool_use_failed", "json_validate_failed", "output_parse_failed"}),  # Groq
         _words("^failed to (?:call a function|generate json)"),
     ),
-    _Row(Meaning.BUSY, (429, 529)),  # the latter: Anthropic
+    _Row(Meaning.BUSY, (429, OVERLOADED)),
     _Row(Meaning.REQUEST, (400, 413, 422)),
 )
 
