@@ -1,14 +1,16 @@
 """Fields that a provider refuses although no answer depends on them. Mistral's API takes no `user`, and none of the
 thoughts that clients repeat of earlier answers. A request that is refused for such a field is repeated without it, and
-later requests are sent without it.
+later requests are sent without it. The most tokens of an answer have two names, of which Mistral's API takes one, and
+OpenAI's models that think the other: a refused one is sent under the other name.
 
-Source: https://docs.mistral.ai/api, whose refusals are those of pydantic.
+Sources: https://docs.mistral.ai/api, whose refusals are those of pydantic, and
+https://platform.openai.com/docs/guides/reasoning.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -25,11 +27,15 @@ _EXTRA = re.compile(
 _MOST = 64  # fields in one refusal
 _AT_TOP = frozenset({"client_metadata", "metadata", "prompt_cache_key", "safety_identifier", "store", "user"})
 _THOUGHTS = frozenset({"reasoning", "reasoning_content", "reasoning_details", "thinking_blocks"})
+_OTHER_NAMES = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 _IF_EMPTY = frozenset({"annotations", "audio", "function_call", "refusal", "tool_calls"})  # as clients repeat them
 
 
-def named(said: str) -> frozenset[str]:
-    """The fields that a refusal names as extra ones: `user`, `messages.reasoning_content`."""
+def named(error: Mapping[str, Any], said: str) -> frozenset[str]:
+    """The fields that a refusal names as extra ones: `user`, `messages.reasoning_content`. `error`: its object, `said`
+    the message."""
+    if error.get("code") == "unsupported_parameter" and isinstance(error.get("param"), str):
+        return frozenset({error["param"]})
     found = islice(_EXTRA.finditer(said), _MOST)
     return frozenset(f"messages.{each['name']}" if each["within"] else each["name"] for each in found)
 
@@ -39,6 +45,7 @@ class ExtraFields:
 
     def __init__(self) -> None:
         self._at_top, self._in_messages = set[str](), set[str]()
+        self._renamed = ""  # one of the names of the most tokens
 
     def generate(self, generate: Generate, request: Request, deadline: Deadline) -> AsyncGenerator[Chunk, None]:
         """The answer to a request, whose body is made again if it is repeated."""
@@ -47,16 +54,23 @@ class ExtraFields:
     def without(self, body: dict[str, Any]) -> dict[str, Any]:
         """The body without these fields."""
         kept = {name: given for name, given in body.items() if name not in self._at_top}
+        if self._renamed in kept:
+            kept.setdefault(_OTHER_NAMES[self._renamed], kept.pop(self._renamed))
         if not self._in_messages or "messages" not in kept:
             return kept
         return {**kept, "messages": [self._message(each) for each in conversation(kept)]}
 
     async def _repeatable(self, request: Request, refused: RequestRefused) -> Request | None:
-        known = len(self._at_top) + len(self._in_messages)
+        known = self._known
+        self._renamed = self._renamed or next(iter(refused.extras & _OTHER_NAMES.keys()), "")
         self._at_top |= refused.extras & _AT_TOP
         within = {name for name in _THOUGHTS | _IF_EMPTY if f"messages.{name}" in refused.extras}
         self._in_messages |= within | (_THOUGHTS if within & _THOUGHTS else frozenset())
-        return request if len(self._at_top) + len(self._in_messages) > known else None
+        return request if self._known > known else None
+
+    @property
+    def _known(self) -> int:
+        return len(self._at_top) + len(self._in_messages) + bool(self._renamed)
 
     def _message(self, message: Any) -> Any:
         if not isinstance(message, dict):

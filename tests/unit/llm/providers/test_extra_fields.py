@@ -57,6 +57,29 @@ async def test_repeated_thoughts_and_empty_fields_of_earlier_answers_are_left_ou
     assert provider.body["messages"] == [ASKED, {"role": "assistant", "content": "Yes."}, ASKED]
 
 
+UNSUPPORTED = {"error": {"message": "Unsupported parameter: …", "param": "max_tokens", "code": "unsupported_parameter"}}
+
+
+@pytest.mark.parametrize(
+    ("refused", "other", "error"),
+    [
+        ("max_completion_tokens", "max_tokens", (422, {"message": {"detail": [extra("max_completion_tokens")]}})),
+        ("max_tokens", "max_completion_tokens", (400, UNSUPPORTED)),
+    ],
+    ids=["Mistral", "OpenAI"],
+)
+async def test_the_most_tokens_are_sent_under_the_name_that_is_taken(
+    refused: str, other: str, error: tuple[int, Any]
+) -> None:
+    provider = SimulatedProvider(refuses={f'"{refused}":'.encode(): error})
+    model = provider.engine()
+    for most in (5, 6):
+        own = chat(messages=[ASKED], **{refused: most})
+        assert text_of(await answer_of(model, Request(HELLO, original=own))) == "Hello."
+        assert (provider.body[other], refused in provider.body) == (most, False)
+    assert len(provider.requests) == 3
+
+
 @pytest.mark.parametrize(
     "place",
     [("frequency_penalty",), ("messages", 0, "user", "content"), ("messages", 0, "user", "tool_calls", 0, "refusal")],
