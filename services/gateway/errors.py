@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from services.runtime.errors import (
+    LONGEST_LIMIT,
     Exhausted,
     Faulty,
     Forbidden,
@@ -97,7 +98,7 @@ class ModelUnknown(Missing):
     reason = "MODEL_UNKNOWN"
 
     def __init__(self, name: str, known: str):
-        shown, limit = shorten(name), f"one of {known}"
+        shown, limit = shorten(name), shorten(f"one of {known}", LONGEST_LIMIT)
         super().__init__(f"model: {limit}, got {shown}", field="model", limit=limit, value=shown)
 
 

@@ -25,6 +25,8 @@ from typing import ClassVar, Self
 
 from google.rpc import code_pb2
 
+LONGEST_FIELD, LONGEST_LIMIT = 200, 1_000  # characters: gRPC refuses 8 KiB of trailers, with each there thrice
+
 
 class ServiceError(Exception):
     """An error that a service reports to its caller."""
@@ -63,7 +65,7 @@ class InvalidInput(ServiceError):
 
     def __init__(self, field: str, limit: str, value: object):
         """`limit` is the allowed range, `value` the given one: `messages: 1 to 64, got 0`."""
-        shown = shorten(str(value))
+        field, limit, shown = shorten(field, LONGEST_FIELD), shorten(limit, LONGEST_LIMIT), shorten(str(value))
         super().__init__(f"{field}: {limit}, got {shown}", field=field, limit=limit, value=shown)
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import logging
 from typing import TypeVar
 
@@ -9,7 +10,8 @@ from google.rpc import code_pb2, error_details_pb2
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2
-from services.runtime.errors import Exhausted, InvalidInput
+from services.gateway.errors import ModelUnknown
+from services.runtime.errors import Exhausted, InvalidInput, ServiceError
 from services.runtime.rpc.boundary import DOMAIN, parser, to_status
 
 M = TypeVar("M", bound=Message)
@@ -28,6 +30,15 @@ def test_bad_input_names_field_limit_and_value():
     info = details(InvalidInput("budget_ms", "at least 1", -1), error_details_pb2.ErrorInfo)
     assert (info.domain, info.reason) == (DOMAIN, "INVALID_INPUT")
     assert dict(info.metadata) == {"field": "budget_ms", "limit": "at least 1", "value": "-1"}
+
+
+@pytest.mark.parametrize(
+    "error", [InvalidInput("x" * 9_000, "y" * 9_000, "z" * 9_000), ModelUnknown("m", "n, " * 9_000)]
+)
+def test_names_that_are_callers_or_many_leave_room_in_the_trailers(error: ServiceError):
+    status = to_status(error)
+    assert error.metadata["limit"].endswith(" characters)")
+    assert len(status.message) + len(base64.b64encode(status.SerializeToString())) < 6_000, "gRPC refuses 8 KiB"
 
 
 def test_busy_says_when_to_come_back():
