@@ -35,6 +35,7 @@ _EXPORT_S = 30.0  # for the export of a batch, in which the collector may restar
 _WAITING_SPANS = 8_192  # in the queue, 25 MB; later ones are dropped
 _BATCH_SPANS = 64  # less than the SDK's 512: a batch is encoded at once, while requests wait for Python's lock
 _LAST_EXPORT_S = 2.0  # of a process that stops
+_LONGEST_STATE = 512  # characters of a `tracestate`, as W3C has it: gRPC refuses calls with 8 KiB of metadata
 
 _PROPAGATOR = TraceContextTextMapPropagator()
 _IDS = RandomIdGenerator()
@@ -184,7 +185,7 @@ def shutdown() -> None:
 class _MetadataGetter(Getter[Iterable[tuple[str, str | bytes]]]):
     def get(self, carrier: Iterable[tuple[str, str | bytes]], key: str) -> list[str] | None:
         found = [value for name, value in carrier if name == key and isinstance(value, str)]
-        return found or None
+        return found if found and sum(map(len, found)) <= _LONGEST_STATE else None
 
     def keys(self, carrier: Iterable[tuple[str, str | bytes]]) -> list[str]:
         return [name for name, _ in carrier]

@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 
 from services.runtime import telemetry
@@ -50,6 +51,14 @@ def test_callers_have_a_say_in_what_is_recorded_where_they_are_trusted(
     context = tracer.start_span("a/b", caller).get_span_context()
     assert context.trace_flags.sampled is recorded
     assert context.trace_state.get("a") == ("b" if sampled else None)
+
+
+def test_a_state_of_a_trace_that_would_fill_the_metadata_of_calls_is_left_out():
+    parent = ("traceparent", f"00-{TRACE_ID}-b7ad6b7169203331-01")
+    for members, kept in (([250], 1), ([250, 250], 2), ([250, 250, 250], 0)):
+        state = ",".join(f"k{index}={'v' * length}" for index, length in enumerate(members))
+        caller = trace.get_current_span(telemetry.extract([parent, ("tracestate", state)])).get_span_context()
+        assert (f"{caller.trace_id:032x}", len(caller.trace_state)) == (TRACE_ID, kept)
 
 
 def test_a_caller_that_chooses_its_trace_ids_is_recorded_no_more_often():
