@@ -26,6 +26,8 @@ from services.runtime.strict_json import compact
 
 _MOST_FIELDS = 64
 _MOST_BOUNDARIES = 128  # the parser takes its time for each, though most of a million would be no boundaries
+# The time of Python's decoder for Punycode grows with the square of a field's length.
+_CHARSETS = (b"utf-8", b"utf8", b"us-ascii", b"iso-8859-1")
 _TEXT = b"text/plain; charset=utf-8"
 _FORMATS = {"json": "json", "text": "text", "verbose_json": "verbose_json"}
 TranscribeReplies = AsyncGenerator[audio_pb2.TranscribeResponse, None]
@@ -56,8 +58,10 @@ async def read_form(exchange: Exchange) -> MultipartForm:
     kind = exchange.headers.get("content-type", "")
     if kind.partition(";")[0].strip().lower() != "multipart/form-data":
         raise NotJson("content-type", "multipart/form-data", kind.partition(";")[0] or "none")
-    body = await exchange.body()
     _, options = parse_options_header(kind)
+    if (charset := options.get(b"charset", _CHARSETS[0])).lower() not in _CHARSETS:
+        raise InvalidInput("content-type", "a form in UTF-8", charset.decode("latin-1"))
+    body = await exchange.body()
     if body.count(b"\r\n--" + options.get(b"boundary", b"")) > _MOST_BOUNDARIES:
         raise InvalidInput("body", f"a form with at most {_MOST_FIELDS} fields and one file", "more")
 
@@ -70,8 +74,6 @@ async def read_form(exchange: Exchange) -> MultipartForm:
             form = await parser.parse()
     except MultiPartException as error:
         raise InvalidInput("body", "a form with one file", error.message) from None
-    except UnicodeError:  # some of Python's codecs have errors that the parser does not expect
-        raise InvalidInput("content-type", "a charset of texts", kind) from None
     try:
         return await _read(form)
     finally:
