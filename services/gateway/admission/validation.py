@@ -92,9 +92,7 @@ def check(request: pb.GenerateRequest, settings: GatewaySettings, *, sees: bool 
     if request.HasField("response_format"):
         constraint.check(request.response_format, settings.response_format)
         _check_end(request)
-    check_options(request)
-    if request.HasField("heartbeat_ms") and request.heartbeat_ms < _LEAST_HEARTBEAT_MS:
-        raise InvalidInput("heartbeat_ms", f"at least {_LEAST_HEARTBEAT_MS}", request.heartbeat_ms)
+    check_call(request)
     _check_prompt(request.prompt, settings)
     if request.HasField("guard"):
         _check_guard(request.guard)
@@ -105,6 +103,14 @@ def check(request: pb.GenerateRequest, settings: GatewaySettings, *, sees: bool 
         _check_images(request, settings, sees=sees)
     if request.HasField("audio"):
         _check_audio(request, settings)
+
+
+def check_call(request: pb.GenerateRequest) -> None:
+    """Raise `InvalidInput` for the first option of `request` that is outside its limits. Two requests with the same
+    idempotency key may differ in some, and only the first is checked as a whole."""
+    check_options(request)
+    if request.HasField("heartbeat_ms") and request.heartbeat_ms < _LEAST_HEARTBEAT_MS:
+        raise InvalidInput("heartbeat_ms", f"at least {_LEAST_HEARTBEAT_MS}", request.heartbeat_ms)
 
 
 def _check_end_user(names: Sequence[str]) -> None:

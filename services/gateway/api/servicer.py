@@ -17,7 +17,7 @@ from services.gateway.admission.identity import Identity, Tenant
 from services.gateway.admission.intake import Intake
 from services.gateway.admission.options import budget_of
 from services.gateway.admission.quota import TURN
-from services.gateway.admission.validation import validate_conversation
+from services.gateway.admission.validation import check_call, validate_conversation
 from services.gateway.answer.backends import Backends
 from services.gateway.answer.event_writer import Send
 from services.gateway.answer.registry import STAGES
@@ -129,7 +129,9 @@ class GatewayServicer:
     def _keeping(
         self, request: pb.GenerateRequest, tenant: Tenant, call: Call, begin: Begin, choices: int = 1
     ) -> Callable[[SendChoice], Awaitable[object]]:
-        """The way to the answer that is kept for the request's key: `begin` gives it where there is none yet."""
+        """The way to the answer that is kept for the request's key: `begin` gives it where there is none yet. Raises
+        `InvalidInput`."""
+        check_call(request)
         admit = partial(self._admission.hold, tenant, telemetry.trace_id(call.span), _HOLD_S)
         within_s = budget_of(request, tenant, self._settings, call.deadline).ms / 1000 + _SAME_BUDGET_S
         return partial(self._kept.follow, request, tenant.name, begin, admit, within_s, choices=choices)
