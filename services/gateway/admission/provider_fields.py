@@ -49,6 +49,8 @@ def check_body(fields: Mapping[str, Any], permitted: Sequence[str], tenant: str)
     `InvalidInput` for more values than can be checked."""
     values = objects = 0
     for name, given in fields.items():
+        if (usual := name.casefold()) != name and usual in fields:
+            raise InvalidInput(name, f"{usual} in lower case", "upper case")
         if given is not None and is_named(name):
             _check_one(name, name, given, permitted, tenant)
         for each in _elements(given):

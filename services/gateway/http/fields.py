@@ -72,6 +72,16 @@ class Fields:
             for part in self._parts.values():
                 yield from part.left()
 
+    def miswritten(self) -> Iterator[tuple[str, str]]:
+        """The places of unread fields with capital letters, each with the name of the field that it is without them, if
+        that was read or is there: servers in Go take both for the same (https://pkg.go.dev/encoding/json#Unmarshal)."""
+        for name in self._given:
+            usual = name if name in self._read else name.casefold()
+            if usual != name and (usual in self._read or usual in self._given):
+                yield self.at(name), usual
+        for part in self._parts.values():
+            yield from part.miswritten()
+
     def raw(self, name: str) -> Any:
         """The value unchanged, as read completely."""
         self._read.add(name)

@@ -104,7 +104,8 @@ BEYOND: tuple[Beyond, ...] = (
 # What makes an answer more than one text of the model's own: it is neither stored nor another's, and not gone on with.
 _OF_MORE: frozenset[Permission] = frozenset({"background", "files", "modalities", "n", "server_tools"})
 _WITHOUT_TEXT = (chat_pb2.API_EMBEDDINGS, chat_pb2.API_RERANK, chat_pb2.API_MODERATIONS)
-_PLACES = re.compile("|".join({each.place for each in BEYOND}))
+# Servers in Go take a field also in capital letters (https://pkg.go.dev/encoding/json#Unmarshal).
+_PLACES = re.compile("|".join({each.place for each in BEYOND}), re.IGNORECASE)
 _INDEX = re.compile(r"\[\d+\]")
 _MOST_KNOWN, _LONGEST_KNOWN = 256, 64  # places whose rules are remembered, and characters of one
 _LONGEST_KEY = 100  # characters: more than any rule's key has at its end
@@ -147,9 +148,12 @@ def needed(place: str, given: str) -> Beyond | None:
 
 
 def _rules(place: str) -> _Rules:
-    beyond = [each for each in BEYOND if re.fullmatch(each.place, place)] if is_named(place) else []
-    rules = (_Rule(each, re.compile(each.key), re.compile(each.value, re.DOTALL | re.IGNORECASE)) for each in beyond)
-    return _Rules(tuple(rules), re.compile("|".join(f"(?:{each.key})" for each in beyond if each.key)))
+    beyond = [each for each in BEYOND if re.fullmatch(each.place, place, re.IGNORECASE)] if is_named(place) else []
+    rules = tuple(
+        _Rule(each, re.compile(each.key, re.IGNORECASE), re.compile(each.value, re.DOTALL | re.IGNORECASE))
+        for each in beyond
+    )
+    return _Rules(rules, re.compile("|".join(f"(?:{each.key})" for each in beyond if each.key), re.IGNORECASE))
 
 
 _known_rules = lru_cache(_MOST_KNOWN)(_rules)

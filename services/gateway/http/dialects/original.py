@@ -22,7 +22,10 @@ _OF_GATEWAY = "hedgerow"  # the field that is for the gateway alone
 
 
 def original(api: chat_pb2.Api, data: bytes, body: Fields, headers: Mapping[str, str]) -> chat_pb2.Original:
-    """The words of a request whose `body` has been read from `data`. Raises `InvalidInput` beyond their limits."""
+    """The words of a request whose `body` has been read from `data`. Raises `InvalidInput` beyond their limits, and for
+    a field that a provider might take for another one."""
+    for place, usual in body.miswritten():
+        raise InvalidInput(place, f"{usual} in lower case", "upper case")
     unread = {place: given for place, given in body.unread().items() if place.partition(".")[0] != _OF_GATEWAY}
     if len(unread) > MOST_OBJECTS:
         raise InvalidInput("body", f"at most {MOST_OBJECTS} items that only a provider reads", len(unread))

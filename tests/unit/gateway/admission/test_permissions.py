@@ -51,6 +51,7 @@ CHATS: Mapping[str, tuple[dict[str, Any], str, str]] = {
     "before others": ({"priority": -1}, "priority", "priority"),
     "unseen fields": ({"extra_body": {"n": 9}}, "extra_body", "extra_body"),
     "kept": ({"store": True}, "store", "store"),
+    "kept, in capital letters": ({"STORE": True}, "store", "STORE"),
     "in the background": ({"background": True}, "background", "background"),
 }
 

@@ -65,9 +65,15 @@ def test_texts_tokens_and_data_need_no_permission(body: dict[str, Any]) -> None:
     checked(**body)
 
 
+def test_a_field_that_is_another_one_but_for_capital_letters_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="Model: model in lower case, got upper case"):
+        checked(model="m", Model="dear")
+    checked(model="m", inputType="query")
+
+
 @pytest.mark.parametrize(
     "body",
-    [{"models": ["other"]}, {"fallbacks": [{"a": 1}]}, {"model_list": ["x"]}, {"store": True}, {"cache_salt": "x"}],
+    [{"models": ["other"]}, {"fallbacks": [{"a": 1}]}, {"model_list": ["x"]}, {"Store": True}, {"cache_salt": "x"}],
     ids=str,
 )
 def test_fields_that_a_permission_names_are_checked_as_a_whole(body: dict[str, Any]) -> None:

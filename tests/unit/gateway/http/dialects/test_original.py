@@ -54,6 +54,24 @@ def test_the_unread_parts_of_a_field_are_named() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("body", "place", "usual"),
+    [
+        ({"Model": "dear"}, "Model", "model"),
+        ({"N": 5}, "N", "n"),
+        ({"ſtream": True}, "ſtream", "stream"),
+        ({"messages": [{"role": "user", "content": "Hi", "Content": "?"}]}, r"messages\[0\].Content", "content"),
+        ({"tools": [{"type": "custom", "Type": "web_search"}]}, r"tools\[0\].Type", "type"),
+    ],
+)
+def test_a_field_that_is_another_one_but_for_capital_letters_is_refused(
+    body: dict[str, Any], place: str, usual: str
+) -> None:
+    with pytest.raises(InvalidInput, match=f"^{place}: {usual} in lower case, got upper case$"):
+        original_of({**ASKED, **body})
+    assert original_of({**ASKED, "otherField": 1, "chat_template_kwargs": {"a": 1, "A": 2}})
+
+
 def test_the_schema_of_a_tool_is_read_as_a_whole() -> None:
     tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "required": ["a"]}}}
     assert set(original_of({**ASKED, "tools": [tool]}).untranslated) == {"messages[0].name"}
