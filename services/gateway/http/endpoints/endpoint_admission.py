@@ -70,15 +70,16 @@ class EndpointAdmission:
             reservation.settle(admitted.tokens)
 
     def _budget_s(self, exchange: Exchange, longest_ms: int | None, order: RequestOptions | None) -> float:
-        settings = self.settings
+        settings, tenant = self.settings, exchange.credential.tenant
         if order is None:
             order = RequestOptions(pb.GenerateRequest())
             take_options(order, exchange.headers, Fields({}))
-        usual, most = longest_ms or settings.default_budget_ms, longest_ms or settings.max_budget_ms
+        usual = longest_ms or tenant.default_budget_ms or settings.default_budget_ms
+        most = longest_ms or settings.max_budget_ms
         asked = order.request.budget_ms if order.request.HasField("budget_ms") else usual
         if asked < 1:
             raise InvalidInput("x-hedgerow-budget-ms", "at least 1", asked)
-        return min(asked, most, exchange.credential.tenant.max_budget_ms or asked) / 1000
+        return min(asked, most, tenant.max_budget_ms or asked) / 1000
 
 
 @dataclass(frozen=True, slots=True)

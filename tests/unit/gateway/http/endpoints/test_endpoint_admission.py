@@ -6,6 +6,8 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,6 +26,7 @@ from services.gateway.upstream.media import AudioBackend
 from services.gateway.upstream.replica import make_breaker
 from services.runtime.errors import Exhausted, ServiceError, TooLate, Unavailable
 from tests.clock import loop_clock
+from tests.unit.gateway.answer.scene import EVERYTHING
 from tests.unit.gateway.http.endpoints.calling import Bill, Bills, admission, asked, replied, wire
 from tests.waiting import until
 
@@ -88,6 +91,15 @@ async def test_a_transcript_that_comes_whole_is_200(how: str) -> None:
 async def test_embeddings_are_200() -> None:
     status, _ = await replied(Embedding(admission(), ScriptedCache()).embed, input="Hello.")
     assert status == 200
+
+
+@pytest.mark.parametrize(("own_ms", "asked_ms", "expected_s"), [(0, "", 30), (500, "", 0.5), (500, "800", 0.8)])
+async def test_a_request_that_names_no_budget_has_its_tenants(own_ms: int, asked_ms: str, expected_s: float) -> None:
+    tenant = replace(EVERYTHING, default_budget_ms=own_ms)
+    exchange: Any = SimpleNamespace(
+        credential=SimpleNamespace(tenant=tenant), headers={"x-hedgerow-budget-ms": asked_ms}
+    )
+    assert admission()._budget_s(exchange, None, None) == expected_s
 
 
 async def test_a_transcript_that_streams_has_its_headers_before_the_first_sign_of_life() -> None:
