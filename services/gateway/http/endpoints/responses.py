@@ -18,7 +18,7 @@ from services.gateway.http.request_options import RequestOptions, take_options
 from services.gateway.http.server.exchange import Exchange
 from services.gateway.http.stored_responses import references
 from services.gateway.http.stored_responses.store import Owner, ResponseNotFound, ResponseStore, StoredResponse
-from services.runtime.aside import aside, size_of
+from services.runtime.aside import aside
 from services.runtime.errors import InvalidInput
 from services.runtime.strict_json import compact, in_steps
 
@@ -56,10 +56,9 @@ class Responses:
 
     async def input_items(self, exchange: Exchange) -> None:
         async with self._admission.admitted(exchange):
-            stored, query = await self._find(exchange), _query(exchange)
-            listed = partial(page, stored.input, stored.response["id"], query)
-            size, tenant = size_of(len(stored.input)), exchange.credential.tenant.name
-            await exchange.reply.whole(200, compact(await aside(tenant, size, listed)))
+            data, tenant, query = await self._data(exchange), exchange.credential.tenant.name, _query(exchange)
+            written = await aside(tenant, len(data), lambda: in_steps(_page_of(StoredResponse.parse(data), query)))
+            await exchange.reply.whole(200, written)
 
     async def _remove(self, exchange: Exchange) -> None:
         async with self._admission.admitted(exchange):
@@ -103,6 +102,10 @@ def _owner(exchange: Exchange) -> Owner | None:
     order = RequestOptions(pb.GenerateRequest())
     take_options(order, exchange.headers, Fields({}))
     return owner(exchange.credential.tenant, order)
+
+
+def _page_of(stored: StoredResponse, query: Mapping[str, str]) -> dict[str, Any]:
+    return page(stored.input, stored.response["id"], query)
 
 
 def page(items: Sequence[Mapping[str, Any]], response_id: str, query: Mapping[str, str]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from prometheus_client import Gauge
 
 from services.gateway.http.stored_responses.store import Owner, StoredResponse
 from services.gateway.settings.serving import KeptSettings
-from services.runtime.aside import aside
+from services.runtime.aside import aside, size_of_text
 from services.runtime.policy.fair_lru import FairLru
 
 _OVERHEAD_BYTES = 1_000  # of a response beside its data: the object, its timer and its index entries
@@ -100,13 +100,13 @@ class Retries:
         if not self._keeps(owner.tenant, key) or not (data := await self._first.get(owner, key)):
             return None
         first = await aside(owner.tenant, len(data), partial(StoredResponse.parse, data))
-        return (first, len(data)) if first.response["own"] == _digest(own) else None
+        return (first, len(data)) if first.response["own"] == await _digest(owner, own) else None
 
     async def keep(self, owner: Owner, key: str, own: bytes, first: StoredResponse, size: int) -> None:
         """Keep the conversation of a first request, of about `size` bytes, with the id of its answer."""
-        first.response["own"] = _digest(own)
+        first.response["own"] = await _digest(owner, own)
         await self._first.put(owner, key, await aside(owner.tenant, size, first.serialize))
 
 
-def _digest(own: bytes) -> str:
-    return hashlib.sha256(own).hexdigest()
+async def _digest(owner: Owner, own: bytes) -> str:
+    return await aside(owner.tenant, size_of_text(len(own)), lambda: hashlib.sha256(own).hexdigest())

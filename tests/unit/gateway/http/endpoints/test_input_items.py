@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
 from pydantic import TypeAdapter
 
-from services.gateway.http.endpoints.responses import page
+from services.gateway.http.endpoints import responses
+from services.gateway.http.endpoints.responses import Responses, page
+from services.gateway.http.server.exchange import Exchange
+from services.gateway.http.sse import in_steps
+from services.gateway.http.stored_responses.memory import MemoryResponses
+from services.gateway.http.stored_responses.store import Owner, StoredResponse
 from services.runtime.errors import InvalidInput
 from tests.recorded_response import CALL, THOUGHT, message
+from tests.unit.gateway.answer.scene import EVERYTHING
+from tests.unit.gateway.http.endpoints.calling import admission, replied
 
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
 ITEMS: list[Any] = [
@@ -63,6 +71,28 @@ def test_pages_follow_each_other_from_the_last_item_on() -> None:
         found = listed(limit="3", after=found["last_id"])
     assert seen == [each["id"] for each in reversed(listed(order="asc")["data"])]
     assert listed(after="msg_7_0") == {"object": "list", "data": [], "first_id": "", "last_id": "", "has_more": False}
+
+
+async def test_long_items_are_listed_and_written_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    beside = list[bool]()
+
+    def noted(value: object) -> bytes:
+        beside.append(threading.current_thread() is not threading.main_thread())
+        return in_steps(value)
+
+    monkeypatch.setattr(responses, "in_steps", noted)
+    store = MemoryResponses(60, 1_000_000, 1_000_000)
+    for each in ("x", "x" * 100_000):
+        stored = StoredResponse({"id": "resp_1"}, [{"role": "user", "content": each}])
+        await store.put(Owner(EVERYTHING.name), "resp_1", stored.serialize())
+
+        async def serve(exchange: Exchange) -> None:
+            exchange.scope["path_params"] = {"id": "resp_1"}
+            await Responses(admission(), store).input_items(exchange)
+
+        status, listed = await replied(serve)
+        assert (status, listed["data"][0]["content"][0]["text"]) == (200, each)
+    assert beside == [False, True]
 
 
 @pytest.mark.parametrize(

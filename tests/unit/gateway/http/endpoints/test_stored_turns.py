@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
@@ -21,6 +22,7 @@ from services.gateway.http.errors import ErrorResponse
 from services.gateway.http.fields import Fields, parse
 from services.gateway.http.request_options import RequestOptions
 from services.gateway.http.server.exchange import Exchange
+from services.gateway.http.stored_responses import memory
 from services.gateway.http.stored_responses.memory import Retries
 from services.gateway.http.stored_responses.store import Owner, StoredResponse
 from services.gateway.settings.serving import KeptSettings
@@ -129,6 +131,21 @@ async def test_no_objects_of_the_json_of_a_request_are_kept_while_it_is_answered
         assert asked.order.request.original.body == asked.data
         gc.collect()
         assert [each for each in gc.get_objects() if type(each) is Fields and "content" in each] == []
+
+
+async def test_a_large_request_with_a_key_is_compared_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    large = list[bool]()
+
+    async def noted(tenant: str, size: int, work: Callable[[], Any]) -> Any:
+        large.append(size > LARGE_BYTES)
+        return work()
+
+    monkeypatch.setattr(memory, "aside", noted)
+    kept = Retries(KeptSettings(), lambda tenant, key: True)
+    for length in (1_000, 2_000_000):
+        await kept.keep(Owner("acme"), "key", b"x" * length, StoredResponse({"id": "resp_1"}, []), 0)
+        assert await kept.find(Owner("acme"), "key", b"x" * length)
+    assert large == [False, False, False, False, True, False, False, True], "written and read, each beside a digest"
 
 
 async def test_a_body_is_written_in_the_order_of_its_fields() -> None:
