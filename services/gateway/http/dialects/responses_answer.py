@@ -83,7 +83,8 @@ class ResponseWriter:
         data += self._event("error", code=failure.code, message=failure.message, param=failure.param)
         self._growing.settle()
         failed = {"code": "server_error", "message": failure.message}
-        response = {**self._base("failed"), "output": self._items, "error": failed}
+        unstored = {"store": False} if self._order.stored else {}
+        response = {**self._base("failed"), **unstored, "output": self._items, "error": failed}
         return data + self._event("response.failed", response=response)
 
     def gather(self, event: pb.Event) -> None:

@@ -139,6 +139,13 @@ def test_a_response_that_breaks_before_its_first_event_begins_all_the_same() -> 
     assert failed["response"]["id"] == begins["response"]["id"]
 
 
+def test_a_response_that_breaks_is_not_said_to_be_stored() -> None:
+    order = read_response(Fields({"model": "m", "input": "?"}), {}, {"m"})
+    order.stored = order.echo = {**order.echo, "store": True}
+    begins, *_, failed = events_in(ResponseWriter(order, "1").broken(BROKEN))
+    assert (begins["response"]["store"], failed["response"]["store"]) == (True, False)
+
+
 def test_text_after_a_broken_provider_is_another_item() -> None:
     own = writer()
     own.chunk(relayed(numbered([*begun(), *said("Tok")[:3]])))
