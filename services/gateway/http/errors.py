@@ -177,6 +177,7 @@ class ErrorResponse:
     retry_delay_s: float | None = None
     again: bool | None = None  # whether to try again; None: as clients do with this status
     quota: str = ""
+    left: int = 0  # of the quota
     allow: str = ""  # methods
     own: Mapping[str, Any] | None = None  # a provider's own error
     api: str = ""  # whose words `own` are in
@@ -209,7 +210,7 @@ class ErrorResponse:
             headers.append((b"retry-after-ms", b"%d" % math.ceil(self.retry_delay_s * 1000)))
         if self.quota in ("requests", "tokens"):
             quota = self.quota.encode()
-            headers.append((b"x-ratelimit-remaining-" + quota, b"0"))
+            headers.append((b"x-ratelimit-remaining-" + quota, b"%d" % self.left))
             headers.append((b"x-ratelimit-reset-" + quota, f"{self.retry_delay_s or 0:.3f}s".encode()))
         if self.again is not None:
             headers.append((b"x-should-retry", b"true" if self.again else b"false"))
@@ -245,11 +246,18 @@ def error_response(error: Exception) -> ErrorResponse:
     if error.code in _NOT_AGAIN and status >= 500:
         response = replace(response, again=False)
     param, message = _param(error)
-    quota, report = error.metadata.get("quota", ""), _report(error)
+    quota, left = error.metadata.get("quota", ""), max(0, int(error.metadata.get("left", 0)))
     allow = error.allow if isinstance(error, MethodUnknown) else ""
     too_long = TooLong.read(error) if isinstance(error, ContextExceeded) else None
     response = replace(
-        response, param=param, message=message, quota=quota, allow=allow, report=report, too_long=too_long
+        response,
+        param=param,
+        message=message,
+        quota=quota,
+        left=left,
+        allow=allow,
+        report=_report(error),
+        too_long=too_long,
     )
     if own := error.metadata.get("provider_error"):
         status, api = int(error.metadata["provider_status"]), error.metadata["provider_api"]

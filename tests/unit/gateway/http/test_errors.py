@@ -70,6 +70,9 @@ def test_a_refusal_says_when_to_come_back() -> None:
     assert (headers[b"retry-after"], headers[b"retry-after-ms"]) == (b"2", b"1200")
     assert headers[b"x-ratelimit-remaining-requests"] == b"0"
     assert b"x-should-retry" not in headers
+    for left, shown in (("500", b"500"), ("-3", b"0")):
+        few = error_response(QuotaExceeded("few", retry_delay_s=1.2, quota="tokens", left=left))
+        assert dict(few.headers())[b"x-ratelimit-remaining-tokens"] == shown
 
 
 @pytest.mark.parametrize(
