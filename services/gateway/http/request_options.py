@@ -153,6 +153,7 @@ def _take_cascade(order: RequestOptions, given: Fields) -> None:
     if names is None:
         return
     cascade.SetInParent()
+    del cascade.verifiers[:]
     for name in names.split(",") if names != "default" else ():
         if name.strip() not in VERIFIERS:
             raise given.wrong("cascade", f"default, or some of {', '.join(VERIFIERS)}")

@@ -43,6 +43,8 @@ def test_a_header_overrides_a_list_and_a_flag_of_the_body() -> None:
     order = read({**headers, "x-hedgerow-end-user": "bert"}, hedgerow=own)
     assert list(order.request.cache.allow) == [pb.QUESTION_KIND_SAMPLED, pb.QUESTION_KIND_TIME_BOUND]
     assert (list(order.request.end_user), order.findings) == (["bert"], False)
+    cascade = read({"x-hedgerow-cascade": "rules"}, model="auto", hedgerow={"cascade": "logprobs, form"})
+    assert list(cascade.request.cascade.verifiers) == [pb.VERIFIER_RULES]
 
 
 def test_a_header_that_is_no_option_is_refused_as_a_field_of_the_body_is() -> None:
