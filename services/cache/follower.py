@@ -115,7 +115,7 @@ class Follower:
                     continue  # there was no room for it, and its vector is gone
                 self._memory.learn(entry, vector, self._redis.now_ms())
             await self._settle()
-        await self._ask(self._verified.load)
+        await self._verified.load(self._ask)
         self._memory.stats.snapshots += 1
         self.sequence = self._searchable = found.sequence
 

@@ -232,13 +232,17 @@ async def last_sequence(client: Redis) -> int:
     return _sequence(await client.get(SEQUENCE) or 0)
 
 
-async def tenants(client: Redis) -> dict[str, int]:
-    """The tenants that have entries, and how many keys `recent` may return of each."""
-    names = [name.decode() for name in await cast(Any, client).smembers(TENANTS)]
+async def tenants(client: Redis) -> list[str]:
+    """The tenants that have entries."""
+    return [name.decode() for name in await cast(Any, client).smembers(TENANTS)]
+
+
+async def counts(client: Redis, tenants: Sequence[str]) -> list[int]:
+    """How many keys `recent` may return of each tenant."""
     pipeline: Any = client.pipeline(transaction=False)
-    for name in names:
+    for name in tenants:
         pipeline.zcard(USED + name)
-    return dict(zip(names, await pipeline.execute(), strict=True))
+    return list(await pipeline.execute())
 
 
 async def by_use(client: Redis, tenant: str, cursor: int) -> tuple[int, list[tuple[float, str]]]:

@@ -168,7 +168,7 @@ class RedisStore:
             used, self._used = self._used, {}
             with suppress(SharedStateLost):
                 await self._state.ask(partial(self._redis.touch, used=used.values()))
-                await self._state.ask(partial(self._verified.add, epoch=self.sequence))
+                await self._verified.add(self._state.ask, self.sequence)
                 await self._compare()
 
     async def _compare(self) -> None:

@@ -11,10 +11,11 @@ without a prefix.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+import asyncio
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from services.cache.redis_entries import is_refused
 from services.cache.redis_scripts import NOW_MS, TOMBSTONES, VERIFIED, WATERMARK
@@ -22,12 +23,14 @@ from services.cache.semantic_match.record import SAMPLE_BYTES, SAMPLES, Record, 
 from services.cache.semantic_match.records import RECORDS
 from services.cache.semantic_match.thresholds import Thresholds
 from services.cache.semantic_match.traffic import EVERYONE, Traffic
+from services.cache.snapshot import Ask
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
+T = TypeVar("T")
 _KEPT_MS = 30 * 24 * 60 * 60 * 1000  # without news
-_AT_ONCE = 100  # records, of 10 KB each
+_TENANTS, _RECORDS = 100, 20  # in one call, which has little time; a record has 10 KB
 _FIELDS = (
     "samples", "lookups", "candidates", "recent_lookups", "recent_candidates", "threshold", "certified", "alarmed",
     "max_wrong",
@@ -99,38 +102,28 @@ class RedisVerified:
 
     thresholds: Thresholds
 
-    async def load(self, client: Redis) -> None:
-        """Go on from what is shared, and from nothing else."""
+    async def load(self, ask: Ask[Any]) -> None:
+        """Go on from what is shared, and from nothing else. Earlier records hold until all of that is read."""
+        tenants = await ask(self._tenants) if self.thresholds.made_by else []
+        traffic = [one for some in _by(_TENANTS, tenants) for one in await ask(partial(self._traffic, tenants=some))]
+        rows = [row for some in _by(_RECORDS, traffic) for row in await ask(partial(self._rows, traffic=some))]
         self.thresholds.forget()
-        if not self.thresholds.made_by:
-            return
-        index: Any = client
-        tenants = [name.decode(errors="replace") for name in await index.zrange(self._index, 0, -1)]
-        for start in range(0, len(tenants), _AT_ONCE):
-            some = tenants[start : start + _AT_ONCE]
-            pipeline: Any = client.pipeline(transaction=False)
-            for tenant in some:
-                pipeline.hgetall(self._key(tenant))
-            for tenant, found in zip(some, await pipeline.execute(), strict=True):
-                await self._resume(client, tenant, found)
+        damaged = list[Traffic]()
+        for one, (_, *row) in sorted(zip(traffic, rows, strict=True), key=_by_news):
+            if not self.thresholds.resume(one, row):
+                damaged.append(one)
+            await asyncio.sleep(0)  # a large record takes a millisecond
+        for one in damaged:
+            await ask(partial(self._drop, traffic=one))
 
-    async def _resume(self, client: Any, tenant: str, found: Mapping[bytes, bytes]) -> None:
-        for category, fields in _by_category(found):
-            row = [fields.get(name) for name in _FIELDS]
-            if not self.thresholds.resume(Traffic(tenant, category), row):
-                await self._drop(client, Traffic(tenant, category))
-
-    async def add(self, client: Redis, epoch: int) -> None:
+    async def add(self, ask: Ask[Any], epoch: int) -> None:
         """Add what is new, as of what is known at `epoch`, and go on from the sum."""
-        news = list(self.thresholds.news())
-        for start in range(0, len(news), _AT_ONCE):
-            some = news[start : start + _AT_ONCE]
-            pipeline: Any = client.pipeline(transaction=False)
-            for traffic, record in some:
-                pipeline.eval(ADD, 0, *self._arguments(traffic, record, record.take(), epoch))
-            for (traffic, record), row in zip(some, await pipeline.execute(raise_on_error=False), strict=True):
+        for some in _by(_RECORDS, list(self.thresholds.news())):
+            rows = await ask(partial(self._add, news=some, epoch=epoch))
+            for (traffic, record), row in zip(some, rows, strict=True):
                 if not is_refused(row) and row and not self.thresholds.resume(traffic, row, since=record):
-                    await self._drop(client, traffic)
+                    await ask(partial(self._drop, traffic=traffic))
+                await asyncio.sleep(0)
 
     def _arguments(self, traffic: Traffic, record: Record, new: SampleCounts, epoch: int) -> tuple[object, ...]:
         limits = (epoch, _KEPT_MS, RECORDS + 1, SAMPLES * SAMPLE_BYTES)  # + 1: the record of all tenants
@@ -138,6 +131,33 @@ class RedisVerified:
         came_of_it = (decision.threshold, int(decision.certified), int(decision.alarmed), record.max_wrong)
         added = (new.samples.tobytes(), *new.kept, *new.faded, *came_of_it)
         return (self.thresholds.made_by, traffic.tenant, *limits, *added, _before(traffic.category))
+
+    async def _tenants(self, client: Redis) -> list[str]:
+        """The tenants with records."""
+        index: Any = client
+        return [name.decode(errors="replace") for name in await index.zrange(self._index, 0, -1)]
+
+    async def _traffic(self, client: Redis, tenants: Sequence[str]) -> list[Traffic]:
+        """The tenants' traffic that has records."""
+        pipeline: Any = client.pipeline(transaction=False)
+        for tenant in tenants:
+            pipeline.hkeys(self._key(tenant))
+        found = dict(zip(tenants, await pipeline.execute(), strict=True))
+        return [Traffic(tenant, each) for tenant, names in found.items() for each in set(map(_category, names))]
+
+    async def _rows(self, client: Redis, traffic: Sequence[Traffic]) -> list[list[bytes | None]]:
+        """When there was news of each record, and its fields."""
+        pipeline: Any = client.pipeline(transaction=False)
+        for one in traffic:
+            pipeline.hmget(self._key(one.tenant), [_before(one.category) + name for name in (_AT, *_FIELDS)])
+        return list(await pipeline.execute())
+
+    async def _add(self, client: Redis, news: Sequence[tuple[Traffic, Record]], epoch: int) -> list[Any]:
+        """Send what is new in records, and return their sums."""
+        pipeline: Any = client.pipeline(transaction=False)
+        for traffic, record in news:
+            pipeline.eval(ADD, 0, *self._arguments(traffic, record, record.take(), epoch))
+        return list(await pipeline.execute(raise_on_error=False))
 
     async def _drop(self, client: Any, traffic: Traffic) -> None:
         """A record that cannot be read."""
@@ -157,10 +177,16 @@ def _before(category: str) -> str:
     return f"{category}:" if category else ""
 
 
-def _by_category(found: Mapping[bytes, bytes]) -> Iterator[tuple[str, dict[str, bytes]]]:
-    """The fields of each category in a tenant's hash, that with the latest news last."""
-    categories: defaultdict[str, dict[str, bytes]] = defaultdict(dict)
-    for name, value in found.items():
-        category, _, field = name.decode(errors="replace").rpartition(":")
-        categories[category][field] = value
-    yield from sorted(categories.items(), key=lambda each: (len(each[1].get(_AT, b"")), each[1].get(_AT, b"")))
+def _category(name: bytes) -> str:
+    """The category that a field is of."""
+    return name.decode(errors="replace").rpartition(":")[0]
+
+
+def _by_news(record: tuple[Traffic, Sequence[bytes | None]]) -> tuple[int, bytes]:
+    """A key by which the record with the latest news is the last one."""
+    at = record[1][0] or b""
+    return len(at), at
+
+
+def _by(count: int, items: list[T]) -> Iterator[list[T]]:
+    return (items[start : start + count] for start in range(0, len(items), count))

@@ -21,6 +21,7 @@ from services.cache.redis_entries import RedisEntries, Stored
 T = TypeVar("T")
 Ask = Callable[[Callable[[Redis], Awaitable[T]]], Awaitable[T]]
 READ = 32  # entries in one reply: of the largest size, 16 MiB
+_COUNTED = 500  # tenants in one call, which has little time
 
 
 @dataclass(slots=True)
@@ -41,7 +42,7 @@ async def load(ask: Ask[Any], redis: RedisEntries, memory: Memory) -> Snapshot:
     section 6.5.2)."""
     snapshot = Snapshot(await ask(redis.begin))
     room, most = memory.entries.max_bytes, memory.entries.max_entries
-    there = await ask(redis_entries.tenants)
+    there = await _counts(ask)
     all_keys = {tenant: await _keys(ask, tenant) for tenant in there} if sum(there.values()) <= most else None
     filling = sorted((0.0, tenant, 0) for tenant in there)  # a heap: share so far, tenant, keys so far
     while filling and room > 0 and len(snapshot.entries) < most:
@@ -60,6 +61,15 @@ async def load(ask: Ask[Any], redis: RedisEntries, memory: Memory) -> Snapshot:
             heapq.heappush(filling, (share, tenant, start + len(keys)))
     snapshot.complete = all_keys is not None and not filling
     return snapshot
+
+
+async def _counts(ask: Ask[Any]) -> dict[str, int]:
+    """How many keys each tenant has."""
+    tenants, found = await ask(redis_entries.tenants), dict[str, int]()
+    for start in range(0, len(tenants), _COUNTED):
+        some = tenants[start : start + _COUNTED]
+        found |= zip(some, await ask(partial(redis_entries.counts, tenants=some)), strict=True)
+    return found
 
 
 async def _keys(ask: Ask[Any], tenant: str) -> list[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -186,15 +187,15 @@ class Record:
 
     def _count(self) -> None:
         self._wrong = [0] * (len(GRID) + 1)
-        for each in self._all.samples:
-            self._wrong[each >> _LEVEL] += each >> _WRONG & 1
+        for each, times in Counter(self._all.samples).items():
+            self._wrong[each >> _LEVEL] += times * (each >> _WRONG & 1)
 
 
 def _samples(value: object) -> array[int]:
     if not isinstance(value, bytes) or len(value) % SAMPLE_BYTES:
         raise ValueError(f"samples: an even number of bytes, got {type(value).__name__}")
     samples = array("H", value)
-    if len(samples) > SAMPLES or any(each >> _LEVEL > len(GRID) for each in samples):
+    if len(samples) > SAMPLES or max(samples, default=0) >> _LEVEL > len(GRID):
         raise ValueError(f"{len(samples)} samples, of which some are none, or more than {SAMPLES}")
     return samples
 

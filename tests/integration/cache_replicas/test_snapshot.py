@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -125,3 +126,21 @@ def test_a_redis_without_room_or_disk_refuses_a_change_alone(reply: str) -> None
 async def test_an_error_of_redis_itself_is_raised(reply: ResponseError) -> None:
     with pytest.raises(ResponseError):
         is_refused(reply)
+
+
+async def test_however_many_tenants_there_are_a_call_is_about_few(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot, "_COUNTED", 3)
+    redis, questions = RedisEntries("engine", 0, now_ms), [identity("what", f"{number}") for number in range(7)]
+    epoch, sizes = await redis.begin(client), list[int]()
+    await redis.write(client, [Put(entry(each), None, epoch) for each in questions])
+
+    async def ask(call: Any) -> Any:
+        given = call.keywords.get("tenants", ()) if isinstance(call, partial) else ()
+        sizes.extend([len(given)] if given else [])
+        return await call(client)
+
+    held = memory()
+    found = await snapshot.load(ask, redis, held)
+    held.close()
+    assert sizes == [3, 3, 1]
+    assert (found.complete, found.entries.keys()) == (True, {each.key for each in questions})

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from itertools import count
+from typing import Any
 
 import pytest
 
 from services.cache import redis_verified
 from services.cache.redis_scripts import VERIFIED
+from services.cache.redis_verified import RedisVerified
 from services.cache.semantic_match import records
 from services.cache.semantic_match.record import SAMPLE_BYTES
 from services.cache.semantic_match.thresholds import Thresholds
 from services.cache.semantic_match.traffic import Traffic
-from tests.integration.cache_replicas.replicas import Replica, replica, up_to_date
+from services.runtime.shared_state import SharedStateLost
+from tests.integration.cache_replicas.replicas import Replica, now_ms, replica, up_to_date
 from tests.redis import RedisProcess
 from tests.waiting import until
 
@@ -130,7 +135,7 @@ async def test_a_tenant_that_was_removed_is_forgotten_in_all_its_categories_also
         {category: late}
     )  # as if the removal had not arrived yet
     async with redis.client() as client:
-        await pair[1].store._verified.add(client, pair[1].store.sequence - 1)
+        await pair[1].store._verified.add(lambda call: call(client), pair[1].store.sequence - 1)
         assert not await client.exists(f"{VERIFIED}engine:acme")
     assert not late.has_news  # it was sent
     async with replica(redis.url) as third:
@@ -180,10 +185,51 @@ async def test_a_tenant_with_very_many_categories_takes_no_others_record(
         one.memory.thresholds.verify(Traffic("mallory", f"{number}"), 0.99, True, True)
     async with redis.client() as client:
         for one in pair:
-            await one.store._verified.add(client, one.store.sequence)
+            await one.store._verified.add(lambda call: call(client), one.store.sequence)
         theirs = await client.hlen(f"{VERIFIED}engine:mallory")
         assert theirs == 10 * (MOST - 2)
     async with replica(redis.url) as third:
         kept = third.memory.thresholds
         assert samples(kept, *DOSAGES) == samples(kept, *THEIRS) == 150
         assert len(list(kept._records)) == MOST
+
+
+@pytest.mark.parametrize("call", [1, 2, 3])
+async def test_thresholds_hold_where_redis_is_lost_while_records_are_read(
+    redis: RedisProcess, client: Any, pair: tuple[Replica, Replica], call: int
+) -> None:
+    verify(pair[0], "acme", 200)
+    await swept(redis, pair[0], "acme", 200)
+    thresholds, calls = pair[0].memory.thresholds, count(1)
+    known = thresholds.of(ACME)
+    assert known < DEFAULT
+
+    async def ask(work: Callable[[Any], Awaitable[Any]]) -> Any:
+        if next(calls) == call:
+            raise SharedStateLost("the test says so")
+        return await work(client)
+
+    with pytest.raises(SharedStateLost):
+        await pair[0].store._verified.load(ask)
+    assert thresholds.of(ACME) == known
+
+
+async def test_however_many_records_there_are_a_call_has_few(client: Any) -> None:
+    one, two = (RedisVerified(Thresholds(DEFAULT, 0.01, "engine")) for _ in range(2))
+    traffic = [Traffic(f"{number % 50}", f"{number}") for number in range(150)]
+    for each in traffic:
+        one.thresholds.verify(each, 0.99, True, True)
+    sizes = list[int]()
+
+    async def ask(work: Any) -> Any:
+        reply = await work(client)
+        sizes.append(len(reply))
+        return reply
+
+    await one.add(ask, now_ms() * 1_000)
+    assert (sum(sizes), max(sizes)) == (151, redis_verified._RECORDS)  # with that of all tenants
+    sizes.clear()
+    await two.load(ask)
+    assert sizes[:2] == [51, 151]  # names
+    assert max(sizes[2:]) == redis_verified._RECORDS
+    assert {each for each, record in two.thresholds._records if record.count} == set(traffic)
