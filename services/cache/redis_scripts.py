@@ -105,18 +105,25 @@ local function prune(tenant)
   local over = redis.call('ZRANGEBYSCORE', '{TENANT}' .. tenant, '-inf', now_ms(), 'LIMIT', 0, 1000)
   for _, key in ipairs(over) do redis.call('UNLINK', '{ENTRY}' .. key) end
   if #over > 0 then lose(tenant, over) end
+  return #over
+end
+local function evict(tenant)
+  local first = redis.call('ZRANGE', '{WORTH}' .. tenant, 0, 0, 'WITHSCORES')
+  -- Entries of the first version have no priority. The entry of this put comes after all others.
+  local key = first[2] ~= 'inf' and first[1] or redis.call('ZRANGE', '{USED}' .. tenant, 0, 0)[1]
+  if not key then return 0 end
+  if key == first[1] and first[2] ~= 'inf' then redis.call('HSET', '{CLOCK}', tenant, first[2]) end
+  redis.call('UNLINK', '{ENTRY}' .. key)
+  lose(tenant, {{key}})
+  return 1
 end
 local function make_room(max_bytes, tries)
   while max_bytes > 0 and tries > 0 and tonumber(redis.call('GET', '{BYTES}') or '0') > max_bytes do
     local tenant = redis.call('ZREVRANGE', '{HELD}', 0, 0)[1]
-    local first = tenant and redis.call('ZRANGE', '{WORTH}' .. tenant, 0, 0, 'WITHSCORES') or {{}}
-    -- Entries of the first version have no priority. The entry of this put comes after all others.
-    local key = first[2] ~= 'inf' and first[1] or tenant and redis.call('ZRANGE', '{USED}' .. tenant, 0, 0)[1]
-    if not key then return end
-    if key == first[1] and first[2] ~= 'inf' then redis.call('HSET', '{CLOCK}', tenant, first[2]) end
-    redis.call('UNLINK', '{ENTRY}' .. key)
-    lose(tenant, {{key}})
-    tries = tries - 1
+    local gone = tenant and prune(tenant) or 0  -- entries that have ended are still counted
+    if gone == 0 then gone = tenant and evict(tenant) or 0 end
+    if gone == 0 then return end
+    tries = tries - gone
   end
 end
 """

@@ -17,8 +17,8 @@ from tests.waiting import until
 ROOM = 5  # entries
 
 
-def entry(key: str, tokens: int, tenant: str = "acme") -> Entry:
-    return Entry(key, tenant, b"", b"what", answer(tokens), now_ms() + 600_000, now_ms())
+def entry(key: str, tokens: int, tenant: str = "acme", ttl_ms: int = 600_000) -> Entry:
+    return Entry(key, tenant, b"", b"what", answer(tokens), now_ms() + ttl_ms, now_ms())
 
 
 async def put(client: Any, *entries: Entry, room: int = ROOM) -> None:
@@ -64,6 +64,17 @@ async def test_a_flood_of_costly_answers_takes_nothing_of_a_tenant_with_cheap_on
     await put(client, *theirs)
     await put(client, *(entry(str(number), 2_000) for number in range(30)))
     assert {each.key for each in theirs} <= await held(client)
+
+
+async def test_entries_that_have_ended_make_room_before_any_other(client: Any) -> None:
+    await put(client, entry("kept", 5), *(entry(f"ended {number}", 2_000, ttl_ms=50) for number in range(ROOM - 1)))
+
+    async def have_ended() -> bool:
+        return await held(client) == {"kept"}
+
+    await until(have_ended)
+    await put(client, entry("theirs", 5, tenant="globex"))
+    assert await held(client) == {"kept", "theirs"}
 
 
 async def test_entries_of_the_first_version_are_evicted_too(client: Any) -> None:
