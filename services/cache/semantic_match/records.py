@@ -24,8 +24,8 @@ class Records:
         self._count = 0
 
     def __iter__(self) -> Iterator[tuple[Traffic, Record]]:
-        for tenant, records in self._tenants.items():
-            for category, record in records.items():
+        for tenant, records in list(self._tenants.items()):  # lists: scrapes of the metrics have a thread of their own
+            for category, record in list(records.items()):
                 yield Traffic(tenant, category), record
 
     def get(self, traffic: Traffic) -> Record | None:

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from services.cache.semantic_match import record
 from services.cache.semantic_match.record import Record, ThresholdDecision
+from services.cache.semantic_match.records import Records
+from services.cache.semantic_match.traffic import Traffic
 
 STEPS = st.lists(
     st.one_of(st.booleans(), st.tuples(st.floats(0.7, 1), st.booleans(), st.booleans())), min_size=1, max_size=300
@@ -108,3 +110,14 @@ GOOD = recorded([True, (0.9, True, False)]).row
 def test_an_invalid_record_is_refused(row: tuple[object, ...]) -> None:
     with pytest.raises(ValueError, match=r"samples|number|columns|candidates|convert"):
         Record.of(row)
+
+
+def test_records_may_be_used_and_added_while_they_are_read() -> None:
+    records, first, more = Records(), Traffic("acme"), Traffic("globex", "dosages")
+    for traffic in (first, Traffic("acme", "chat"), more):
+        records.use(traffic, 0.95)
+    read = iter(records)
+    next(read)
+    records.use(first, 0.95)  # by a lookup, while a thread writes the metrics
+    records.use(Traffic("initech"), 0.95)
+    assert [traffic for traffic, _ in read] == [Traffic("acme", "chat"), more]
