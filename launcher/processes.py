@@ -24,6 +24,7 @@ from hedgerow import Tls
 from hedgerow.channel import open_channel
 from hedgerow.orders import Orders
 from hedgerow.private import UMASK, open_private, private_folder
+from launcher.grace import SLACK_S, grace_of
 from launcher.parent_death_signal import killed_with_parent
 
 Protocol = Literal["grpc", "redis"]
@@ -68,6 +69,12 @@ class ServiceSpec:
     @property
     def port(self) -> str:
         return self.address.rpartition(":")[2]
+
+    @property
+    def stops_within_s(self) -> float:
+        """The time that it may take to stop. Of services that share a process the front stops before the others."""
+        *others, front = (grace_of(each.module.removeprefix("services."), each.environment) for each in self.services)
+        return front + max(others, default=0.0) + SLACK_S
 
     @property
     def busy(self) -> ServiceSpec | None:
@@ -199,8 +206,8 @@ class ServiceProcess:
         if self.exit_code is None:
             self._process.send_signal(number)
 
-    async def stop(self, timeout_s: float = 15.0) -> int:
-        """SIGTERM, then SIGKILL to its whole session after `timeout_s`. Returns the exit code."""
+    async def stop(self, timeout_s: float | None = None) -> int:
+        """SIGTERM, then SIGKILL to its whole group, by default once it has had its time. Returns the exit code."""
         try:
             if self.spec.before_stop and self.exit_code is None:
                 with suppress(Exception):  # it is stopped all the same, and so are those after it
@@ -208,7 +215,7 @@ class ServiceProcess:
         finally:
             self.signal(signal.SIGTERM)
         try:
-            return await asyncio.wait_for(self.wait(), timeout_s)
+            return await asyncio.wait_for(self.wait(), self.spec.stops_within_s if timeout_s is None else timeout_s)
         except TimeoutError:
             self._end_group()
             return await self.wait()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from ipaddress import ip_address
+from math import ceil
 from typing import Any
 
 import yaml
 
+from launcher.grace import grace_s
 from launcher.meshfile.containers import HTTP_PORT, IMAGES, TENANTS, Container, containers, dump, port_of
 from launcher.meshfile.fields import is_loopback
 from launcher.meshfile.names import process_names
@@ -27,12 +29,12 @@ _EVERY_SERVICE: Mapping[str, Any] = {
     "tmpfs": ["/tmp:exec"],
     "cap_drop": ["ALL"],
     "security_opt": ["no-new-privileges:true"],
-    "stop_grace_period": "10s",  # longer than a service's own grace (HEDGEROW_*_GRACE_MS, 5 s)
 }
 # How long a service may take to start, as its image says it. Meanwhile it is asked each second, but a language model
 # every five: asking takes a part of the core it starts on.
 _START_S = {"cache": 60, "vision": 60, "audio": 120, "llm": 300}
 _OTHERS_START_S, _START_WITH_GPU_S = 30, 900
+_SLACK_S = 5  # beyond a service's own grace, before it is killed
 
 
 def render(file: MeshFile, environment: Mapping[str, str], images: str = IMAGES) -> str:
@@ -90,6 +92,7 @@ def _service(file: MeshFile, container: Container) -> dict[str, Any]:
         **_EVERY_SERVICE,
         "image": container.image,
         "healthcheck": {"start_period": f"{starts_s}s", "start_interval": "5s" if part.service == "llm" else "1s"},
+        "stop_grace_period": f"{ceil(grace_s(part.settings.get('GRACE_MS'))) + _SLACK_S}s",
         "mem_limit": f"{round(part.memory_gib * 1024)}m",
     }
     if (part.service == "llm" and not part.leaves) or part.from_hub:

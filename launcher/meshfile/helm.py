@@ -10,9 +10,11 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from math import ceil
 from typing import Any
 from urllib.parse import urlsplit
 
+from launcher.grace import grace_s
 from launcher.meshfile.containers import IMAGES, Container, containers, dump
 from launcher.meshfile.parts import Part, parts, tenants_of
 from launcher.meshfile.schema import MeshFile
@@ -25,7 +27,10 @@ _HEAD = """\
 # Other values go into a file of their own, after this one: docs/kubernetes.md.
 """
 # Settings that the chart makes from values of its own, or that have no meaning in a pod.
-_CHARTS = {"MODELS", "MODEL_NAME", "OTLP_ENDPOINT", "TRACE_RATIO", "PLAINTEXT", "WORKERS", "REDIS_URL"}
+_CHARTS = {"MODELS", "MODEL_NAME", "OTLP_ENDPOINT", "TRACE_RATIO", "PLAINTEXT", "WORKERS", "REDIS_URL"} | {
+    *("GRACE_MS", "LAME_DUCK_MS", "METRICS_ADDRESS")
+}
+_LAME_DUCK_S, _LONGEST_GRACE_S = 10, 600  # of the chart
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -57,6 +62,8 @@ def values(file: MeshFile, environment: Mapping[str, str], found: Sequence[Conta
     chart_values["tenants"] = _tenants(file, environment)
     if file.tracing:
         chart_values["tracing"] = {"endpoint": file.tracing.otlp_endpoint, "ratio": file.tracing.ratio}
+    if shutdown := _shutdown([container.part for container in found]):
+        chart_values["shutdown"] = shutdown
     chart_values["models"] = [_model(container, rows) for container in found if container.part.service == "llm"]
     if any(container.part.from_hub for container in found):
         chart_values["storage"] = {"hub": {"tokenSecret": {"name": KEYS, "key": "HF_TOKEN"}}}
@@ -108,6 +115,20 @@ def _tenants(file: MeshFile, environment: Mapping[str, str]) -> Values:
     if file.tenants:
         return {"inline": tenants_of(file, environment)}
     return {"secretName": "tenants" if file.tenants_file else ""}
+
+
+def _shutdown(found: Sequence[Part]) -> Values:
+    """The longest times of any service, where the file names some: the chart has one for all. Where it names none in
+    which new calls are still taken, the chart's own comes before the grace."""
+    lame_ducks, graces = (
+        [grace_s(part.settings[name]) for part in found if name in part.settings]
+        for name in ("LAME_DUCK_MS", "GRACE_MS")
+    )
+    said: Values = {"lameDuckSeconds": ceil(max(lame_ducks))} if lame_ducks else {}
+    if graces:
+        longest = ceil(max(graces)) + (0 if lame_ducks else _LAME_DUCK_S)
+        said["graceSeconds"] = min(max(longest, 1), _LONGEST_GRACE_S)
+    return said
 
 
 def _cache(file: MeshFile, container: Container | None) -> Values:

@@ -25,7 +25,8 @@ from launcher.meshfile.problems import Steps
 from launcher.meshfile.schema import Audio, Cache, MeshFile, Vision
 from launcher.meshfile.tenants import Tenant
 
-_PROVIDER_GIB, _ENGINE_GIB = 0.5, 4.0
+_PROVIDER_GIB, _ENGINE_GIB, _CACHE_GIB = 0.5, 4.0, 1.75  # the latter beside the entries
+_USUAL_MAX_BYTES = 2**28  # of a cache's entries
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,10 @@ def _cache(file: MeshFile) -> Part:
         }
     if not file.compares:
         shared["settings"] = {**shared["settings"], "LOAD_EMBEDDER": "first_use"}
-    return _with_more(Part("cache", "cache", ("cache",), memory_gib=2, **shared), file.cache.settings)
+    part = _with_more(Part("cache", "cache", ("cache",), **shared), file.cache.settings)
+    said = str(part.settings.get("MAX_BYTES"))  # the cache refuses what is no number
+    entries = max(_USUAL_MAX_BYTES, int(said) if said.isdecimal() else 0)
+    return replace(part, memory_gib=_CACHE_GIB + entries / 2**30)
 
 
 def _router(file: MeshFile) -> Part:

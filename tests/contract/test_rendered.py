@@ -55,7 +55,7 @@ cache: {redis_url_env: REDIS, encryption_key_env: CACHE_KEY}
 vision: {models: tests/models, default: demo-vision}
 audio: tests/models/demo-whisper
 tracing: http://jaeger:4317
-gateway: {http: 8080, workers: 2, settings: {hedge: {mode: fixed}}}
+gateway: {http: 8080, workers: 2, settings: {hedge: {mode: fixed}, grace_ms: 60000, metrics_address: "127.0.0.1:9465"}}
 """
 
 

@@ -13,8 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from launcher import processes
 from launcher.mesh import RUNNING_FILE, Mesh, MeshError, PortInUse
-from launcher.processes import ServiceFailed, ServiceSpec, check, check_health, free_ports
+from launcher.processes import ServiceFailed, ServiceProcess, ServiceSpec, check, check_health, free_ports
 from launcher.replicas import redis_binary
 from launcher.supervisor import Change
 from tests.integration.running_up import runs
@@ -227,3 +228,16 @@ async def test_giving_up_while_services_start_leaves_nothing(tmp_path: Path) -> 
         await task
     assert changes.of("stopped")[0] == "two"
     assert sorted(changes.of("stopped")) == ["one", "two"]
+
+
+@pytest.mark.parametrize(("grace_ms", "code"), [("0", -signal.SIGKILL), ("20000", 0)])
+async def test_a_process_is_killed_once_it_has_had_its_grace(
+    grace_ms: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "SLACK_S", 0.05)
+    last_call = "trap 'sleep 0.5; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
+    environment = {"HEDGEROW_LLM_GRACE_MS": grace_ms}
+    command = ("bash", "-c", last_call)
+    process = ServiceProcess(ServiceSpec("llm", "services.llm", "127.0.0.1:1", environment, command), tmp_path)
+    await until(lambda: "ready" in process.tail())
+    assert await process.stop() == code

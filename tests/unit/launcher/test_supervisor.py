@@ -11,6 +11,7 @@ from unittest.mock import patch
 import pytest
 
 from launcher import processes, supervisor
+from launcher.grace import SLACK_S
 from launcher.processes import ServiceFailed, ServiceProcess, ServiceSpec, free_port
 from launcher.supervisor import Change, Supervisor
 from tests.clock import on_paused_loop
@@ -90,6 +91,26 @@ def test_a_service_without_a_first_process_is_started_after_a_pause() -> None:
     with patch.object(supervisor, "ServiceProcess", ScriptedProcess):
         began = on_paused_loop(main())
     assert [round(at - began, 1) for at in ScriptedProcess.started_at] == [0.1, 0.3]
+
+
+_FRONT, _SLOW, _QUICK = (
+    ServiceSpec(service, f"services.{service}", "127.0.0.1:1", {f"HEDGEROW_{service.upper()}_GRACE_MS": grace})
+    for service, grace in (("gateway", "60000"), ("llm", "30000"), ("cache", "0"))
+)
+
+
+@pytest.mark.parametrize(
+    ("spec", "seconds"),
+    [
+        (ServiceSpec("redis", "", "127.0.0.1:1", command=("redis-server",)), 5),
+        (ServiceSpec("llm", "services.llm", "127.0.0.1:1"), 5),
+        (_FRONT, 60),
+        (ServiceSpec.together("all", [_QUICK, _SLOW, _FRONT]), 90),
+    ],
+    ids=["foreign", "usual grace", "own grace", "the front before the others"],
+)
+def test_a_process_has_its_services_grace_before_it_is_killed(spec: ServiceSpec, seconds: float) -> None:
+    assert spec.stops_within_s == seconds + SLACK_S
 
 
 def test_a_failing_listener_ends_no_service() -> None:

@@ -89,3 +89,36 @@ def test_prose_that_is_no_url_is_passed_over(prose: str, folder: Path) -> None:
 def test_addresses_of_this_machines_loopback_are_reported_for_containers(folder: Path) -> None:
     found = helm.planned(file_of("models: {a: 'http://127.0.0.1:8000/v1', b: 'http://h:1/v1'}\n", folder))
     assert elsewhere(found) == ["llm-a: HEDGEROW_LLM_OPENAI leads to 127.0.0.1, which is the container itself there"]
+
+
+@pytest.mark.parametrize(
+    ("model", "gateway", "stops", "shutdown"),
+    [
+        ("", "", ["10s", "10s"], None),
+        ("", "grace_ms: 60000", ["10s", "65s"], {"graceSeconds": 70}),
+        ("grace_ms: 600000", "grace_ms: 1500", ["605s", "7s"], {"graceSeconds": 600}),
+        ("", "grace_ms: 30000, lame_duck_ms: 2500", ["10s", "35s"], {"graceSeconds": 30, "lameDuckSeconds": 3}),
+    ],
+)
+def test_containers_are_killed_after_the_grace_of_their_services(
+    model: str, gateway: str, stops: list[str], shutdown: object, folder: Path
+) -> None:
+    text = f"models: {{a: {{url: 'http://h/v1', settings: {{{model}}}}}}}\ngateway: {{settings: {{{gateway}}}}}\n"
+    services = yaml.safe_load(compose.render(file := file_of(text, folder), ENVIRONMENT))["services"]
+    assert [services[name]["stop_grace_period"] for name in ("llm-a", "gateway")] == stops
+    values = yaml.safe_load(helm.render(file, ENVIRONMENT))
+    assert values.get("shutdown") == shutdown
+    for service in (values["gateway"], *values["models"]):
+        assert not {"GRACE_MS", "LAME_DUCK_MS"} & service.get("settings", {}).keys()
+
+
+@pytest.mark.parametrize(
+    ("settings", "mebibytes"),
+    [("", 2048), ("max_bytes: 1000000", 2048), ("MAX_BYTES: 4294967296", 5888), ("max_bytes: many", 2048)],
+)
+def test_a_cache_has_the_memory_for_its_entries(settings: str, mebibytes: int, folder: Path) -> None:
+    file = file_of(f"models: {{a: 'http://h/v1'}}\ncache: {{settings: {{{settings}}}}}\n", folder)
+    services = yaml.safe_load(compose.render(file, ENVIRONMENT))["services"]
+    values = yaml.safe_load(helm.render(file, ENVIRONMENT))
+    assert services["cache"]["mem_limit"] == f"{mebibytes}m"
+    assert values["cache"]["resources"]["limits"] == {"memory": f"{mebibytes}Mi"}
