@@ -180,7 +180,7 @@ class Database:
         if self.encryption.on:
             self._leave_no_clear_text()
         else:
-            execute("DELETE FROM sealed")
+            execute("DELETE FROM sealed WHERE id = 0")  # without the condition it writes although there is none
 
     def _leave_no_clear_text(self) -> None:
         """Delete entries in clear text, and their remains in the file and its log."""
@@ -206,11 +206,11 @@ class Database:
 
         Entries that expired before `over_ms` (Unix time in milliseconds) are deleted.
         """
-        self._connection.execute("DELETE FROM entries WHERE expires_at_ms <= ?", (over_ms,))
+        self._tidy("DELETE FROM entries WHERE expires_at_ms <= ?", over_ms)
         read = "key, tenant, partition, CAST(asked AS BLOB), answer, expires_at_ms, used_at_ms, embedded_by, embedding"
         read += ", coalesce(least_score, 0.0), coalesce(uses, 0), coalesce(priority, 0.0)"
-        found = "entries LEFT JOIN tightened USING (key) LEFT JOIN worth USING (key) ORDER BY used_at_ms"
-        rows = self._connection.execute(f"SELECT {read} FROM {found}")
+        found = "entries LEFT JOIN tightened USING (key) LEFT JOIN worth USING (key) WHERE expires_at_ms > ?"
+        rows = self._connection.execute(f"SELECT {read} FROM {found} ORDER BY used_at_ms", (over_ms,))
         for *columns, made_by, embedding, least_score, uses, priority in rows:
             kept = Entry(*columns)
             kept.least_score, kept.uses, kept.priority = least_score, uses, priority
@@ -223,9 +223,17 @@ class Database:
     def verified(self, made_by: str) -> list[tuple[Traffic, tuple[object, ...]]]:
         """The verification records of each tenant and category, the least recently written first. Records by another
         engine than `made_by` are deleted."""
-        self._connection.execute("DELETE FROM verified_traffic WHERE made_by <> ?", (made_by,))
-        rows = self._connection.execute("SELECT * FROM verified_traffic ORDER BY written_at_ms").fetchall()
+        self._tidy("DELETE FROM verified_traffic WHERE made_by <> ?", made_by)
+        found = "SELECT * FROM verified_traffic WHERE made_by = ? ORDER BY written_at_ms"
+        rows = self._connection.execute(found, (made_by,)).fetchall()
         return [(Traffic(str(tenant), str(category)), tuple(row)) for tenant, category, _, _, *row in rows]
+
+    def _tidy(self, sql: str, *parameters: object) -> None:
+        """Delete what is not read any more; a full disk keeps it."""
+        try:
+            self._connection.execute(sql, parameters)
+        except sqlite3.OperationalError as error:
+            _log.error("database %s: what is outdated stays in it for now: %s", self.path, error)
 
     def sequence(self) -> int:
         """The last sequence number that was written."""

@@ -117,7 +117,8 @@ class FileStore:
             _log.error(text, unreadable, unreadable + len(self._memory.entries) + len(evicted))
         # Removals before this start are not known: they count as later than every epoch of that time.
         self.sequence = self._after(await asyncio.to_thread(self._file.sequence))
-        await asyncio.to_thread(self._file.apply, [database.sequence(self.sequence)])
+        self._commits.append(database.sequence(self.sequence))
+        await self._commits.flush()
         self._tombstones = Tombstones(self.sequence)
         self._delete(evicted)
         if made_by := self._memory.thresholds.made_by:

@@ -152,6 +152,45 @@ async def test_an_answer_that_was_begun_in_an_earlier_life_is_not_stored(on_disk
     assert (await look_up(after, CAPITAL)).verdict is Verdict.EXACT
 
 
+class FullDisk:
+    """In the place of a connection: each write is refused."""
+
+    def __init__(self, connection: sqlite3.Connection):
+        self._connection = connection
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
+        if sql.startswith(("BEGIN", "DELETE")):
+            raise sqlite3.OperationalError("database or disk is full")
+        return self._connection.execute(sql, *parameters)
+
+
+def test_a_file_of_this_version_is_opened_without_a_write(tmp_path: Path) -> None:
+    path, log = tmp_path / "cache.db", tmp_path / "cache.db-wal"
+    Database(str(path)).close()
+    file = Database(str(path))  # on a disk that is full, maybe
+    assert not log.exists() or not log.stat().st_size
+    file.close()
+
+
+async def test_a_start_with_a_full_disk_serves_what_is_on_it(on_disk: OpenCache, tmp_path: Path) -> None:
+    before = on_disk()
+    await store(before, CAPITAL)
+    await store(before, identity("a question"), ttl_ms=1)
+    before.clock.ms += 1
+    await before.close()
+    file = Database(str(tmp_path / "cache.db"))
+    file._connection = FullDisk(file._connection)  # type: ignore[assignment]
+    memory = Memory(Entries(10, 10**7), None, Watchers(8), Thresholds(0.95, max_wrong=0.01, made_by="cosine"))
+    after = file_store.FileStore(file, memory, "none", 0, 10**6, before.clock)
+    await after.load()
+    assert [entry.key for entry in memory.entries] == [CAPITAL.key]
+    await after.close()
+    memory.close()
+
+
 async def test_a_store_the_disk_refuses_is_an_error_and_is_not_served(open_cache: OpenCache) -> None:
     bench = open_cache()
     full = sqlite3.OperationalError("database or disk is full")
