@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Any
 
 from envoy.config.route.v3.route_pb2 import RouteConfiguration
@@ -32,6 +33,9 @@ CHECK = f"{HEALTH_SERVICE}Check"
 # Headers that gRPC-Web's clients send, and headers that they must be able to read.
 _ALLOWED = "authorization,content-type,grpc-timeout,traceparent,tracestate,x-grpc-web,x-user-agent"
 _EXPOSED = "grpc-message,grpc-status,grpc-status-details-bin"
+# Those of the HTTP API: any. `*` stands for all but `authorization` (https://fetch.spec.whatwg.org/#http-cors-protocol).
+_HTTP_METHODS, _HTTP_ALLOWED, _HTTP_EXPOSED = "GET,POST,DELETE", "authorization,*", "*"
+_CORS = "envoy.filters.http.cors"
 _PREFLIGHT_S = 7_200  # the longest that Chromium remembers one
 # A health check, which needs no credential: how long all of it may take, and how long its request may be.
 _CHECK_S, _CHECK_BYTES = timedelta(seconds=5), 1_024
@@ -56,13 +60,14 @@ def routes(name: str, edge: Edge, service: Service) -> RouteConfiguration:
     """
     known = [_check(edge), *(_route(prefix, edge, service) for prefix in PREFIXES)]
     if edge.wants_bearer:
-        known += [refusal for prefix in PREFIXES for refusal in _refusals(prefix, edge.cors_origins)]
+        matches = [{"prefix": prefix, "headers": [_method("POST")]} for prefix in PREFIXES]
+        known += [each for match in matches for each in _refusals(match, _NO_CREDENTIAL, edge.cors_origins, _EXPOSED)]
     host: dict[str, Any] = {"name": name, "domains": ["*"]}
     if service.http:
         known += _http(edge)
     if edge.cors_origins:
-        known.append(_preflight(edge))
-        host["typed_per_filter_config"] = {"envoy.filters.http.cors": packed(_cors(edge.cors_origins))}
+        known.append(_preflight(PREFIXES[0], edge.service))
+        host["typed_per_filter_config"] = {_CORS: packed(_cors(edge.cors_origins))}
     return RouteConfiguration(name=name, virtual_hosts=[{**host, "routes": known}])
 
 
@@ -85,14 +90,18 @@ def _route(prefix: str, edge: Edge, service: Service) -> dict[str, Any]:
 def _http(edge: Edge) -> Iterator[dict[str, Any]]:
     """To the gateway's HTTP API, which answers everything else itself. A key may come in one of three headers."""
     named = [[{"name": name, "present_match": True}] for name in _KEY_HEADERS]
-    action = {"cluster": http_cluster(edge.service), "timeout": timedelta(), "retry_policy": _retry()}
-    refusal = {"status": 401, "body": {"inline_string": _NO_KEY}}
-    content_type = [{"header": {"key": "content-type", "value": "application/json"}}]
+    cluster = http_cluster(edge.service)
+    action = {"cluster": cluster, "timeout": timedelta(), "retry_policy": _retry()}
+    own = {_CORS: packed(_cors_of_http(edge.cors_origins))} if edge.cors_origins else {}
     for prefix in HTTP_PREFIXES:
+        if edge.cors_origins:
+            yield {**_preflight(prefix, cluster), "typed_per_filter_config": own}
         for headers in [[_BEARER], *named] if edge.wants_bearer else [[]]:
-            yield {"match": {"prefix": prefix, "headers": headers}, "route": action}
+            match = {"prefix": prefix, "headers": headers}
+            yield {"match": match, "route": action, "typed_per_filter_config": own}
         if edge.wants_bearer:
-            yield {"match": {"prefix": prefix}, "direct_response": refusal, "response_headers_to_add": content_type}
+            is_json = {"content-type": "application/json"}
+            yield from _refusals({"prefix": prefix}, _NO_KEY, edge.cors_origins, _HTTP_EXPOSED, is_json)
 
 
 def _check(edge: Edge) -> dict[str, Any]:
@@ -106,27 +115,34 @@ def _check(edge: Edge) -> dict[str, Any]:
     }
 
 
-def _refusals(prefix: str, origins: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+def _refusals(
+    match: Mapping[str, Any],
+    body: str,
+    origins: tuple[str, ...],
+    exposed: str,
+    headers: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[dict[str, Any]]:
     """For requests that the routes before do not take: refused here, without a call to a gateway. CORS' filter does
     nothing for an answer that comes from a route itself, so the headers for pages are set here."""
-    answer = {"status": 401, "body": {"inline_string": _NO_CREDENTIAL}}
-    cors_headers = {"access-control-allow-origin": "%REQ(origin)%", "access-control-expose-headers": _EXPOSED}
-    added = [{"header": {"key": name, "value": value}} for name, value in cors_headers.items()]
+    answer = {"status": 401, "body": {"inline_string": body}}
+    cors_headers = {"access-control-allow-origin": "%REQ(origin)%", "access-control-expose-headers": exposed}
     for origin in origins:
         page = {"name": "origin", **({"present_match": True} if origin == "*" else {"string_match": {"exact": origin}})}
-        match = {"prefix": prefix, "headers": [_method("POST"), page]}
-        yield {"match": match, "direct_response": answer, "response_headers_to_add": added}
-    yield {"match": {"prefix": prefix, "headers": [_method("POST")]}, "direct_response": answer}
+        of_pages = {**match, "headers": [*match.get("headers", ()), page]}
+        added = _added({**headers, **cors_headers})
+        yield {"match": of_pages, "direct_response": answer, "response_headers_to_add": added}
+    yield {"match": match, "direct_response": answer, "response_headers_to_add": _added(headers)}
 
 
-def _preflight(edge: Edge) -> dict[str, Any]:
+def _added(headers: Mapping[str, str]) -> list[dict[str, Any]]:
+    return [{"header": {"key": name, "value": value}} for name, value in headers.items()]
+
+
+def _preflight(prefix: str, cluster: str) -> dict[str, Any]:
     """CORS' filter looks for a route before it answers a preflight; it answers all that this one fits, and so no call
     takes it."""
     asked = [{"name": name, "present_match": True} for name in ("origin", "access-control-request-method")]
-    return {
-        "match": {"prefix": PREFIXES[0], "headers": [_method("OPTIONS"), *asked]},
-        "route": {"cluster": edge.service},
-    }
+    return {"match": {"prefix": prefix, "headers": [_method("OPTIONS"), *asked]}, "route": {"cluster": cluster}}
 
 
 def _method(name: str) -> dict[str, Any]:
@@ -160,11 +176,19 @@ def _retry() -> dict[str, Any]:
 
 
 def _cors(origins: tuple[str, ...]) -> CorsPolicy:
+    return _policy(origins, "POST", _ALLOWED, _EXPOSED)
+
+
+def _cors_of_http(origins: tuple[str, ...]) -> CorsPolicy:
+    return _policy(origins, _HTTP_METHODS, _HTTP_ALLOWED, _HTTP_EXPOSED)
+
+
+def _policy(origins: tuple[str, ...], methods: str, allowed: str, exposed: str) -> CorsPolicy:
     return CorsPolicy(
         allow_origin_string_match=[{"exact": origin} for origin in origins],
-        allow_methods="POST",
-        allow_headers=_ALLOWED,
-        expose_headers=_EXPOSED,
+        allow_methods=methods,
+        allow_headers=allowed,
+        expose_headers=exposed,
         max_age=str(_PREFLIGHT_S),
         forward_not_matching_preflights={"value": False},
     )

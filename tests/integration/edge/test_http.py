@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import ssl
 from collections.abc import AsyncIterator
+from hashlib import sha256
 from pathlib import Path
 
 import httpx
@@ -13,6 +15,7 @@ import pytest
 
 from tests.certificates import Certificates
 from tests.conftest import Start
+from tests.integration.edge.calls import ORIGIN
 from tests.integration.edge.running import Edge, edge_before
 from tests.integration.http_gateway import QUESTION, start_http_gateway
 from tests.integration.scripted import Hold, Refusal
@@ -73,3 +76,31 @@ async def test_a_client_that_leaves_in_mid_stream_stops_the_model(http: httpx.As
             pass
     async with asyncio.timeout(20):
         await llm.cancelled.wait()
+
+
+async def test_a_page_may_call_the_http_api_and_can_read_its_answers_and_refusals(
+    start: Start, llm: ScriptedLlm, tmp_path: Path
+) -> None:
+    tenants = json.dumps({"acme": {"keys": [sha256(b"sesame").hexdigest()]}})
+    gateway = await start_http_gateway(start, llm, tenants=tenants)
+    endpoint = {"address": gateway.process.spec.address, "http_port": gateway.port}
+    settings = {"cors_origins": [ORIGIN], "allow_anonymous": False}
+    wants = {"access-control-request-method": "POST", "access-control-request-headers": "authorization,x-stainless-os"}
+    async with (
+        edge_before(tmp_path, [endpoint], settings) as edge,
+        httpx.AsyncClient(base_url=f"http://{edge.address}", timeout=20) as browser,
+    ):
+        await until(lambda: _admits(browser, "sesame"))
+        may = await browser.options(PATH, headers={"origin": ORIGIN, **wants})
+        may_not = await browser.options(PATH, headers={"origin": "https://other.example", **wants})
+        refused = await browser.post(PATH, json=QUESTION, headers={"origin": ORIGIN})
+        answered = await browser.post(PATH, json=QUESTION, headers={"origin": ORIGIN, "x-api-key": "sesame"})
+    assert (may.status_code, refused.status_code, answered.status_code) == (200, 401, 200)
+    assert {each.headers.get("access-control-allow-origin") for each in (may, refused, answered)} == {ORIGIN}
+    assert may.headers["access-control-allow-headers"] == "authorization,*"
+    assert {each.headers["access-control-expose-headers"] for each in (refused, answered)} == {"*"}
+    assert "access-control-allow-origin" not in may_not.headers
+
+
+async def _admits(http: httpx.AsyncClient, key: str) -> bool:
+    return (await http.get("/v1/models", headers={"authorization": f"Bearer {key}"})).status_code == 200

@@ -100,6 +100,18 @@ def test_pages_may_call_only_from_the_origins_that_are_named() -> None:
     assert not policy.forward_not_matching_preflights.value
 
 
+def test_pages_may_send_any_header_to_the_http_api_and_ask_for_each_of_its_paths_first() -> None:
+    gateway = {"endpoints": [{"address": "10.0.0.1:50050", "http_port": 8080}]}
+    every = routes(gateway, cors_origins=["https://a"]).virtual_hosts[0].routes
+    of_http = [route for route in every if route.route.cluster == "gateway_http"]
+    first = {route.match.prefix: route.match.headers[0].string_match.exact for route in reversed(of_http)}
+    assert first == dict.fromkeys(HTTP_PREFIXES, "OPTIONS")
+    for route in of_http:
+        policy = unpacked(route.typed_per_filter_config["envoy.filters.http.cors"], CorsPolicy())
+        assert (policy.allow_headers, policy.expose_headers) == ("authorization,*", "*")
+        assert policy.allow_methods == "GET,POST,DELETE"
+
+
 def test_a_drill_of_the_gateway_is_done_to_calls_and_not_to_health():
     topology = Topology.model_validate(
         {
