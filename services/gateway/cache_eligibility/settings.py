@@ -80,7 +80,8 @@ class HitSettings(BaseModel):
         0,
         ge=0,
         le=30 * _DAY_MS,
-        description="Time after its lifetime in which an exact hit is still served, while a new answer is generated.",
+        description="Time after its lifetime in which an exact hit is still served, while a new answer is generated; "
+        "at most the cache's `stale_ms`.",
     )
 
     @model_validator(mode="before")
