@@ -11,10 +11,10 @@ from pydantic import TypeAdapter
 from services.gateway.http.endpoints import responses
 from services.gateway.http.endpoints.responses import Responses, page
 from services.gateway.http.server.exchange import Exchange
-from services.gateway.http.sse import in_steps
 from services.gateway.http.stored_responses.memory import MemoryResponses
 from services.gateway.http.stored_responses.store import Owner, StoredResponse
 from services.runtime.errors import InvalidInput
+from services.runtime.strict_json import in_steps
 from tests.recorded_response import CALL, THOUGHT, message
 from tests.unit.gateway.answer.scene import EVERYTHING
 from tests.unit.gateway.http.endpoints.calling import admission, replied
