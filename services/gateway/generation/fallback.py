@@ -42,7 +42,8 @@ class Fallback:
             if problems:
                 job = _give_way(job, problems[-1], model)
             try:
-                call = await self._inner(replace(job, models=job.models[number:]) if number else job)
+                end = number + 1 if asked == _MODELS - 1 else None
+                call = await self._inner(replace(job, models=job.models[number:end]) if number else job)
                 job.report.problems = [problem.outline for problem in problems]
                 return call
             except Shed:

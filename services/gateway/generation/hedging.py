@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from services.gateway.generation.call import Call
 from services.gateway.generation.job import Attempt, Generate, Granted, Job
+from services.gateway.generation.retrying import RETRIES
 from services.gateway.labels import Act
 from services.gateway.policies.hedge import HedgeMoment
 from services.gateway.policies.race import Race
 from services.gateway.policies.slot import Slot
 from services.gateway.upstream.fleet import Fleet, Pool
-from services.gateway.upstream.replica import Replica
 from services.runtime.errors import TooLate
 
 
@@ -42,20 +42,27 @@ class FirstTokenWait:
         job, calls = attempt.job, attempt.calls
         if not calls:
             return float("inf")
-        pool, asked = calls[-1].pool, [*attempt.failed, *(call.replica for call in calls)]
+        pool, other = calls[-1].pool, self._alternative(attempt)
         within_s, left_s = job.first_text.remaining(), job.deadline.remaining()
-        other = self._alternative(job, pool, asked)
         if other is None:
             return within_s
         wait_s = max(min(left_s * (1 - self._fleet.kept_share), self._fleet.slow_s), pool.baseline.needs_s())
         in_vain = left_s - wait_s < other.baseline.needs_s()
         return within_s if in_vain else min(within_s, wait_s)
 
-    def _alternative(self, job: Job, pool: Pool, asked: Sequence[Replica]) -> Pool | None:
-        """The pool to call where the replicas `asked` stay silent: that of another replica, or of the next model."""
+    def gives_up(self, attempt: Attempt) -> bool:
+        """Whether an attempt whose time is over ends: the retries may have been used up meanwhile."""
+        return attempt.job.first_text.is_over() or self._alternative(attempt) is not None
+
+    def _alternative(self, attempt: Attempt) -> Pool | None:
+        """The pool to call where an attempt stays silent: that of another replica, if a retry is possible, or of the
+        next model."""
+        job, calls = attempt.job, attempt.calls
         if job.single_attempt or not self._fleet.kept_share:
             return None
-        if not pool.is_open(job.slot_request.tenant, asked):
+        pool, asked = calls[-1].pool, [*attempt.failed, *(call.replica for call in calls)]
+        may_retry = len(calls) == 1 and attempt.number <= RETRIES and self._fleet.retry.ready
+        if may_retry and not pool.is_open(job.slot_request.tenant, asked):
             return pool
         later = job.models[job.models.index(pool.model) + 1 :] if job.fallback_when_late else ()
         pools = [self._fleet.pools[model] for model in later if model in self._fleet.pools]
@@ -103,7 +110,9 @@ class _HedgeRace:
     ):
         self._fleet, self._inner, self._first, self._other, self._skip_recorded = fleet, inner, first, other, False
         self._basis, after_s = (moment.basis, moment.after_s) if moment else ("", None)
-        self._race = Race[Call](after_s, self._second, lambda: wait.seconds(first), lambda: first.calls)
+        self._race = Race[Call](
+            after_s, self._second, lambda: wait.seconds(first), lambda: first.calls, lambda: wait.gives_up(first)
+        )
 
     async def run(self, first: Coroutine[Any, Any, Call]) -> Call:
         try:

@@ -15,7 +15,7 @@ from services.gateway.upstream.fleet import Fleet, Pool
 from services.gateway.upstream.replica import Replica
 from services.runtime.errors import Misconfigured, ServiceError, TooLate
 
-_RETRIES = 2  # of one model: two replicas may have died together
+RETRIES = 2  # of one model: two replicas may have died together
 
 
 class Retrying:
@@ -48,7 +48,7 @@ class Retrying:
     def _pause_s(self, job: Job, pool: Pool, failed: Sequence[Replica], problem: ServiceError) -> float | None:
         """Seconds to wait before another call; None for no other call. A replica that was silent, or is set up
         wrongly, is not asked again."""
-        if len(failed) > 1 and (len(failed) > _RETRIES or not pool.has_others(failed)):
+        if len(failed) > 1 and (len(failed) > RETRIES or not pool.has_others(failed)):
             return None
         elsewhere = isinstance(problem, TooLate | Misconfigured)
         if pool.is_open(job.slot_request.tenant, failed if elsewhere else ()):
@@ -83,7 +83,7 @@ class Resumable:
         """Another call for the rest of the text. Raises `problem` where that is not possible."""
         failed: Sequence[Replica] = (broken.replica,)
         cause = problem
-        while len(failed) <= _RETRIES and cause.retryable and not job.single_attempt:
+        while len(failed) <= RETRIES and cause.retryable and not job.single_attempt:
             rest = self._rest(job, text, broken.pool, failed, cause)
             if rest is None:
                 break

@@ -37,8 +37,8 @@ class Race(Generic[R]):
 
     `start_second` is called after `after_s`, and starts the second call; None: it may not start yet. Then it is called
     again at intervals, and whenever `set` is called. `timeout_s` returns the time left for a first text; it is called
-    again when the second call has started, which has a timeout of its own. `running` returns the calls so far; when the
-    race ends, all of them but the winner are ended.
+    again when the second call has started, which has a timeout of its own, and where the race does not give up when the
+    time is over. `running` returns the calls so far; when the race ends, all of them but the winner are ended.
     """
 
     def __init__(
@@ -47,9 +47,11 @@ class Race(Generic[R]):
         start_second: Callable[[], asyncio.Task[R] | None],
         timeout_s: Callable[[], float],
         running: Callable[[], Iterable[R]],
+        gives_up: Callable[[], bool] = lambda: True,
     ):
         self._loop, self._began, self._running = asyncio.get_running_loop(), 0.0, running
         self._after_s, self._start_second, self._timeout_s = after_s, start_second, timeout_s
+        self._gives_up = gives_up
         self._task: asyncio.Task[Any] | None = None  # the task that runs the first call
         self._second: asyncio.Task[R] | None = None
         self._next_try: asyncio.TimerHandle | None = None
@@ -130,6 +132,11 @@ class Race(Generic[R]):
         self._timeout = self._loop.call_later(timeout_s, self._time_out) if timeout_s < float("inf") else None
 
     def _time_out(self) -> None:
+        if self._decided:
+            return
+        if not self._gives_up():
+            self._set_timeout()
+            return
         self._late = True
         self._interrupt(None)
 

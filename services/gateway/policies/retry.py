@@ -27,6 +27,11 @@ class Retry:
         """Add a request's share to the budget."""
         self._budget.seen()
 
+    @property
+    def ready(self) -> bool:
+        """Whether the budget has a retry."""
+        return self._budget.ready
+
     def spend(self) -> bool:
         """Take a retry from the budget without a pause, for a call that another backend takes over. False: the budget
         is used up."""

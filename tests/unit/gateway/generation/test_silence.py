@@ -135,6 +135,31 @@ async def test_a_call_is_not_given_up_for_a_model_whose_breaker_is_open():
     assert (await ask(behind, models=("m", "gone"))).words == "m"
 
 
+HEDGES = {"hedge": {"mode": "fixed", "delay_ms": 100, "max_share": 1}}
+
+
+@pytest.mark.parametrize(
+    ("replicas", "policies", "requests_before", "used_after_s"),
+    [(2, OFF, 0, None), (2, OFF, 5, 0.3), (3, HEDGES, 50, None)],
+    ids=["no retry is left", "no retry is left by then", "a hedged call is not retried"],
+)
+async def test_a_call_is_not_given_up_for_a_replica_that_may_not_be_asked(
+    replicas: int, policies: dict[str, Any], requests_before: int, used_after_s: float | None
+):
+    behind = fleet(loop_clock, policies, m=[says("m", 0.8) for _ in range(replicas)])
+    for _ in range(requests_before):
+        behind.count_request()
+    if used_after_s:
+        asyncio.get_running_loop().call_later(used_after_s, behind.retry.spend)
+    scene = await ask(behind)
+    assert (scene.words, scene.took_s) == ("m", pytest.approx(0.8 + 0.01))
+
+
+def test_the_last_model_that_may_be_asked_has_all_of_the_time():
+    gone = ScriptedLlm(Unavailable("gone"))
+    assert play({"budget_s": 1.0}, policies=OFF, a=gone, b=gone, c=says("c", 0.8), d=says("d")).words == "c"
+
+
 def test_a_single_attempt_has_all_of_the_time():
     scene = play({"budget_s": 1.0, "single_attempt": True}, policies=OFF, m=says("m", 0.8), other=says("other"))
     assert (scene.words, scene.decisions) == ("m", [])

@@ -96,6 +96,19 @@ async def test_a_second_call_that_cannot_be_had_yet_is_asked_for_again():
     assert loop_clock() - began == pytest.approx(1.45)
 
 
+async def test_a_second_call_that_begins_just_before_the_time_ends_wins():
+    loop, second = asyncio.get_running_loop(), Runner(0.1)
+
+    def start() -> asyncio.Task[Runner]:
+        task = asyncio.create_task(second.run())
+        loop.call_soon(task.add_done_callback, lambda _: race._time_out())  # in the turn in which the race sees it
+        return task
+
+    race = Race(0.1, start, lambda: float("inf"), lambda: [second])
+    assert await race.run(Runner(60.0).run()) is second
+    assert not second.lost
+
+
 async def test_a_race_that_is_cancelled_leaves_no_call_running():
     runner = Runner(5.0)
     race = Race(None, lambda: None, lambda: float("inf"), lambda: [runner])
