@@ -127,7 +127,7 @@ class _HedgeRace:
     def _second(self) -> asyncio.Task[Call] | None:
         """The second call, where load, budget and breakers allow it."""
         pool, job, first = self._other, self._first.job, self._first.call
-        if pool is None or first is None:
+        if pool is None or first is None or job.deadline.is_over():
             return None
         waited = f"no first text after {first.age_s() * 1000:.0f} ms ({self._basis})"
         if pool.is_open(job.slot_request.tenant, (first.replica,)):

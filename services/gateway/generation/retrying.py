@@ -83,7 +83,7 @@ class Resumable:
         """Another call for the rest of the text. Raises `problem` where that is not possible."""
         failed: Sequence[Replica] = (broken.replica,)
         cause = problem
-        while len(failed) <= RETRIES and cause.retryable and not job.single_attempt:
+        while len(failed) <= RETRIES and cause.retryable and not (job.single_attempt or job.deadline.is_over()):
             rest = self._rest(job, text, broken.pool, failed, cause)
             if rest is None:
                 break
@@ -93,6 +93,7 @@ class Resumable:
                 cause = another
                 rest.slot.release(unused=True)
             if (call := rest.attempt.call) is None:
+                self._fleet.retry.refund()
                 break
             job.report.decisions.add(Act.FAILOVER_FAILED, call.replica, cause.outline)
             failed = (*failed, call.replica)

@@ -49,6 +49,15 @@ async def test_a_request_without_another_healthy_replica_leaves_the_queue_of_hed
     assert took_s == pytest.approx(0.15)
 
 
+async def test_no_hedge_and_no_resumed_call_begins_when_the_time_is_over():
+    """A model would read the prompt in vain, and its tenant would pay for it."""
+    behind = hedging(0.001, m=[ScriptedLlm(None), says("b")])
+    asyncio.get_running_loop().call_later(0.999, behind.hedges.put, 1)
+    assert len((await Scene(behind, budget_s=1.0).run()).report.calls) == 1
+    behind = retrying(m=[ScriptedLlm(text("half "), 0.999, GONE), says("b")])
+    assert len((await Scene(behind, budget_s=1.0).run()).report.calls) == 1
+
+
 def slots(number: int) -> dict[str, object]:
     """As many may wait as that many slots become free within a second."""
     return {"limit": {"algorithm": "fixed", "initial": number, "queue": 1_000, "queue_ms": 1_000}}
