@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -80,6 +81,24 @@ async def test_second_calls_of_all_gateways_stay_within_their_share_though_redis
             if turn in (100, 200):
                 await redis.restart()
     assert 0 < spent <= 0.2 * requests + 1e-6
+
+
+async def test_a_full_redis_takes_no_budget_and_is_not_lost(redis: RedisProcess):
+    budget, losses = HedgeBudget(1, 10), list[None]()
+    async with pooling(redis, budget) as (state,), redis.client() as client:
+        state.on_loss(lambda: losses.append(None))
+        await client.config_set("maxmemory", 1)
+        for _ in range(10):
+            budget.count_request()
+        await until(lambda: _has_refused(client, 3))
+        assert all([await _spent(budget) for _ in range(10)])
+    assert not losses
+
+
+async def _has_refused(client: Any, times: int) -> bool:
+    """Whether so many exchanges have failed."""
+    scripts = (await client.info("commandstats")).get("cmdstat_eval", {})
+    return bool(scripts.get("failed_calls", 0) >= times)
 
 
 async def test_the_pool_holds_no_more_than_the_burst(redis: RedisProcess):

@@ -4,6 +4,9 @@ A tenant has a hash with its two buckets (`hedgerow:quota:{tenant}`) and two sor
 with the time at which it no longer counts: `…:leases` with a slot of its concurrency, `…:turns` without. The buckets
 are those of `policy/bucket.py`: a level, the time it was true, and the rate and the burst it fills with. A bucket that
 is full need not be there.
+
+The first change of each script frees memory. After it a Redis whose memory is full permits the script's other changes;
+it would refuse a script that begins with one of these.
 """
 
 from __future__ import annotations
@@ -95,8 +98,9 @@ return over
 # if it did not count, another would be let in beside it.
 RENEW: Final = """
 local time = redis.call('TIME')
-local ends = time[1] + time[2] / 1e6 + ARGV[1]
-for each = 2, #ARGV do redis.call('ZADD', KEYS[1], ends, ARGV[each]) end
+local now = time[1] + time[2] / 1e6
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
+for each = 2, #ARGV do redis.call('ZADD', KEYS[1], now + ARGV[1], ARGV[each]) end
 redis.call('PEXPIRE', KEYS[1], math.ceil(ARGV[1] * 1000) + 1000)
 return #ARGV - 1
 """

@@ -16,6 +16,7 @@ call after the 95th percentile costs 5% more calls and removes most of the tail 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from prometheus_client import Counter
 from services.gateway.policies.baseline import LatencyBaseline
 from services.runtime.deadline import Clock, set_within
 from services.runtime.digest import WindowedDigest
+from services.runtime.line_limit import LineLimit
 from services.runtime.policy.bucket import ExtraBudget
 from services.runtime.shared_state import PREFIX, SharedState, SharedStateLost
 
@@ -40,6 +42,7 @@ _SOONEST = 0.5  # lowest percentile: hedging the faster half of calls gains noth
 EVERY_S = 0.1
 _KEY = f"{PREFIX}hedges"
 _FORGOTTEN_MS = 3_600_000  # lifetime of an unused pool
+_log, _lines = logging.getLogger(__name__), LineLimit()
 
 # KEYS: the pool. ARGV: amount put in, amount wanted, limit of the pool, its lifetime. Returns the amount taken.
 _EXCHANGE = """
@@ -240,10 +243,21 @@ class HedgePool:
         if not (given or wanted):
             return
         taken = await self._state.ask(partial(_exchange, given=given, wanted=wanted, most=self._budget.burst))
+        if taken is None:
+            self._budget.put(given)
+            return
         self._budget.put(taken)
         _EXCHANGED.labels("given").inc(given)
         _EXCHANGED.labels("taken").inc(taken)
 
 
-async def _exchange(client: Redis, given: float, wanted: float, most: float) -> float:
-    return float(await cast(Any, client).eval(_EXCHANGE, 1, _KEY, given, wanted, most, _FORGOTTEN_MS))
+async def _exchange(client: Redis, given: float, wanted: float, most: float) -> float | None:
+    """The amount taken; None where Redis refuses to write, as one that is full."""
+    from redis.exceptions import ResponseError
+
+    try:
+        return float(await cast(Any, client).eval(_EXCHANGE, 1, _KEY, given, wanted, most, _FORGOTTEN_MS))
+    except ResponseError as refusal:
+        if (left_out := _lines.take()) is not None:
+            _log.warning("Redis refused hedges, and %d times before since the last line: %s", left_out, refusal)
+        return None

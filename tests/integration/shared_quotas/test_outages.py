@@ -96,6 +96,29 @@ async def test_a_redis_that_has_forgotten_its_scripts_learns_them_again(redis: R
     assert not reservation.local
 
 
+async def test_a_full_redis_goes_on_to_share_quotas(redis: RedisProcess, parts: tuple[Part, Part]):
+    allowance, losses = Allowance(concurrency=2), list[None]()
+    one, other = parts
+    for part in parts:
+        part.state.on_loss(lambda: losses.append(None))
+    async with redis.client() as client:
+        await client.config_set("maxmemory", 1)
+        (first,) = admitted([await one.tries(allowance)])
+        before = await client.zrange("hedgerow:quota:{acme}:leases", 0, -1, withscores=True)
+        one.quotas._renew_at = 0.0
+        (second,) = admitted([await other.tries(allowance)])
+        one.quotas._work.set()
+        await until(lambda: _is_renewed(client, *before[0]))
+    assert isinstance(await one.tries(allowance), QuotaExceeded)
+    assert (first.local, second.local, losses) == ("", "", [])
+    first.settle(1)
+    await until(lambda: admits(other, allowance))
+
+
+async def _is_renewed(client: Any, request_id: bytes, until_s: float) -> bool:
+    return (await client.zscore("hedgerow:quota:{acme}:leases", request_id)) > until_s
+
+
 async def test_requests_admitted_without_redis_are_charged_when_it_is_back(redis: RedisProcess):
     allowance = Allowance(tokens_per_minute=1_000)
     async with taking_part(redis) as part:
