@@ -84,6 +84,11 @@ class Job:
         """The model to ask."""
         return self.models[0]
 
+    @property
+    def first_text_by(self) -> float:
+        """When its first text is due, on the clock of its deadline."""
+        return min(self.first_text.at, self.deadline.at)
+
 
 @dataclass(slots=True, eq=False)
 class Attempt:

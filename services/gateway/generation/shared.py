@@ -34,8 +34,14 @@ class Generation:
         """Whether a request with such a job may join: neither cut short nor delayed by it."""
         if self.job.deadline.remaining() < _STILL_WORTH_IT * job.deadline.remaining():
             return False
-        comes = job.waits_for_model or not self.report.waited
+        comes = (job.waits_for_model or not self.report.waited) and self._has_first_text_by(job)
         return bool(self.text.items) or (comes and self.job.slot_request.score >= job.slot_request.score)
+
+    def _has_first_text_by(self, job: Job) -> bool:
+        """Whether the first text is due when that of `job` is: not much sooner, and no later where `job` has a limit
+        for it."""
+        now, due, limit = job.deadline.clock(), self.job.first_text_by, job.first_text_by
+        return due - now >= _STILL_WORTH_IT * (limit - now) and (due <= limit or limit == job.deadline.at)
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,6 +155,15 @@ async def test_equal_requests_at_the_same_time_share_one_generation():
     assert len(scene.write_behind.stored) == 1
 
 
+@pytest.mark.parametrize(("budgets_ms", "calls"), [((0, 50), 2), ((50, 0), 2), ((500, 500), 1), ((0, 5_000), 1)])
+async def test_a_limit_of_the_first_text_holds_for_its_own_request(budgets_ms: tuple[int, int], calls: int):
+    small = ScriptedLlm(0.2, finish("Paris."))
+    scene = Scene(ScriptedCache(MISS), ScriptedRoutes(("small",)), small=small)
+    finals = await asyncio.gather(*(scene.final(first_token_budget_ms=ms) for ms in budgets_ms))
+    assert [final.text for final in finals] == ["Paris." if ms != 50 else TEMPLATE for ms in budgets_ms]
+    assert len(small.calls) == calls
+
+
 async def test_one_reader_may_leave_and_the_other_gets_the_whole_answer():
     scene = Scene(ScriptedCache(MISS), small=ScriptedLlm(text("Pa"), 0.02, finish("ris.")))
     leaving = sent_by(scene.answer().give)
