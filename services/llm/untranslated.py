@@ -84,6 +84,8 @@ _FORM_NAME = re.compile(r"(response_format|text\.format)(\.json_schema)?\.name")
 _THOUGHT = re.compile(r"input\[\d+\]\.content")  # of an item of reasoning: that of a message is translated
 _SEALED = re.compile(r"messages\[\d+\]\.content\[\d+\]\.data")  # of a redacted thought: no other block's is left
 _THINKING = "thinking"  # asks for thoughts; in a message it is one of an earlier turn
+# None, or as the model decides: https://platform.claude.com/docs/en/build-with-claude/adaptive-thinking
+_NO_THINKING_ASKED = re.compile(r'{"type":"(disabled|adaptive)"(,"display":"(omitted|summarized)")?}')
 _EFFORT = re.compile(r'"effort":"(?!none")')  # in `reasoning` of Responses
 # How much a model thinks and writes, how soon and at which price.
 _TUNES = re.compile(
@@ -106,6 +108,7 @@ _INDEX = re.compile(r"\[\d+\]")
 
 _REFERENCE = '"type":"item_reference"'
 _INSTEAD = " where the gateway stores no responses: send the item itself, as clients do with `store: false`"
+_OMIT = " (`untranslated: omit` leaves it out)"
 
 
 def check(original: Original | None, model: Model) -> None:
@@ -113,7 +116,7 @@ def check(original: Original | None, model: Model) -> None:
     for place, matters in unknown(original, model):
         if original and matters:
             given = original.untranslated[place]
-            instead = _INSTEAD if _REFERENCE in given else ""
+            instead = _INSTEAD if _REFERENCE in given else _OMIT if _TUNES.fullmatch(place) else ""
             raise InvalidInput(place, f"no such field of model {model.name}{instead}", shorten(given))
 
 
@@ -134,7 +137,7 @@ def _is_harmless(place: str, given: str) -> bool:
         return True
     above, _, name = place.rpartition(".")
     if place == _THINKING:
-        return given == '{"type":"disabled"}'
+        return bool(_NO_THINKING_ASKED.fullmatch(given))
     if place == "reasoning":
         return not _EFFORT.search(given)
     if name in (_HARMLESS_WITHIN if above else _HARMLESS_AT_TOP):

@@ -75,7 +75,8 @@ def test_a_body_that_is_no_object_is_refused() -> None:
 def test_untranslated_fields_that_may_change_an_answer_are_refused_by_path(place: str, given: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         untranslated.check(Original("messages", b"{}", untranslated={place: given}), MODEL)
-    assert str(refused.value).startswith(f"{place}: no such field of model m, got ")
+    remedy = "" if place == "chat_template_kwargs" else " (`untranslated: omit` leaves it out)"
+    assert str(refused.value).startswith(f"{place}: no such field of model m{remedy}, got ")
 
 
 @pytest.mark.parametrize(
@@ -88,6 +89,8 @@ def test_untranslated_fields_that_may_change_an_answer_are_refused_by_path(place
         ("messages[1].content[0].signature", '"c2ln"'),
         ("messages[1].annotations", "[]"),
         ("thinking", '{"type":"disabled"}'),
+        ("thinking", '{"type":"adaptive"}'),
+        ("thinking", '{"type":"adaptive","display":"omitted"}'),
         ("service_tier", '"auto"'),
         ("response_format.json_schema.name", '"facts"'),
         ("tool_choice.type", '"function"'),
