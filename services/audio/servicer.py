@@ -169,10 +169,10 @@ class AudioServicer:
         )
 
     def drain(self) -> None:
-        """End the streams: each hears what it has to the end, and says goodbye. Recordings have most of the grace to
-        finish; then they end with an error that sends them elsewhere."""
+        """End the streams: each hears what it has to the end, and says goodbye. Recordings have most of the time left
+        to finish; then they end with an error that sends them elsewhere."""
         self._draining = True
-        asyncio.get_running_loop().call_later(max(self._settings.grace_ms / 1000 - _PARTING_S, 0), self._stop)
+        asyncio.get_running_loop().call_later(max(self._settings.drain_ms / 1000 - _PARTING_S, 0), self._stop)
         for inbox in self._inboxes:
             inbox.end()
 

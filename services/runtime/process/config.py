@@ -128,6 +128,11 @@ class ServiceSettings(BaseSettings):
             raise ValueError(f"a `tls_dir`, or true, to serve beyond loopback, at {shown(address)}")
         return allowed
 
+    @property
+    def drain_ms(self) -> int:
+        """The rest of `grace_ms` once the lame duck time is over."""
+        return max(self.grace_ms - self.lame_duck_ms, 0)
+
     def of_the_service(self) -> dict[str, Any]:
         """The settings without those of the process."""
         return self.model_dump(exclude={"otlp_endpoint", "trace_ratio", "trust_traceparent", "log_level"})

@@ -223,5 +223,5 @@ async def _drain(
         if hasattr(servicer, "drain"):
             servicer.drain()
     asyncio.get_running_loop().call_later(_NOTIFY_S, ended.set)
-    grace_s = (settings.grace_ms - lame_duck_ms) / 1000
-    await asyncio.gather(server.stop(grace_s), *(extra.stop(grace_s) for extra in extra_servers))
+    drain_s = settings.drain_ms / 1000
+    await asyncio.gather(server.stop(drain_s), *(extra.stop(drain_s) for extra in extra_servers))

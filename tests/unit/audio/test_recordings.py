@@ -143,8 +143,9 @@ async def test_a_recording_has_a_time_limit_that_follows_its_length(service: STA
         await running.transcribe(file(encoded(2)))
 
 
-async def test_a_recording_that_outlasts_the_grace_period_ends_as_unavailable(service: START):
-    running = await service(grace_ms=0)
+@pytest.mark.parametrize("grace", [{"grace_ms": 0}, {"grace_ms": 4_000, "lame_duck_ms": 4_000}])
+async def test_a_recording_that_outlasts_the_grace_period_ends_as_unavailable(service: START, grace: dict[str, int]):
+    running = await service(**grace)
     replies = running.servicer.Transcribe(sent(file(encoded(9))), call())
     assert [(await anext(replies)).WhichOneof("kind") for _ in range(2)] == ["recording", "segment"]
     running.servicer.drain()
