@@ -6,8 +6,8 @@ speech, because speech may begin at any moment. Two measurements count too: the 
 any of them is behind.
 
 When there is no permit left, tenants share the permits evenly: for a tenant within its share, the tenant with the most
-streams loses the one that has been silent for the longest. A tenant that opens all streams therefore keeps no other
-tenant out; while it is alone it may have them all.
+streams loses the one that has been silent for the longest, and the one with the most recordings its latest. A tenant
+that has all permits therefore keeps no other tenant out; while it is alone it may have them all.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 from services.audio.errors import GaveWay, RecordingsFull, StreamsFull
 from services.audio.metrics import BEHIND, GAVE_WAY, OPEN, REFUSED
@@ -39,6 +40,22 @@ class Stream:
     end: Callable[[Exception], None]
     spoke_at: float  # when speech was heard last; until then, when it was opened
     behind_at: float = float("-inf")
+
+
+@dataclass(eq=False, slots=True)
+class Recording:
+    """A recording in work."""
+
+    member: FairMember
+    tenant: str
+    began: float
+
+    def end(self, reason: Exception) -> None:
+        """End it before its next piece of work."""
+        self.member.error = reason
+
+
+S = TypeVar("S", Stream, Recording)
 
 
 class Need:
@@ -77,7 +94,7 @@ class Admission:
         self._max_recordings, self._max_load, self._workers = max_recordings, max_load, workers
         self.max_streams = max_streams
         self._streams: set[Stream] = set()
-        self._recordings = 0
+        self._recordings: set[Recording] = set()
 
     @property
     def streams(self) -> int:
@@ -93,7 +110,7 @@ class Admission:
         try:
             self._check(policy)
         except StreamsFull as full:
-            if not self._preempt_for(tenant):
+            if not self._preempt_for(tenant, self._streams, lambda stream: stream.spoke_at):
                 REFUSED.labels("stream", full.metadata["why"]).inc()
                 raise
         stream = Stream(FairMember(live=True), policy, tenant, end, self._clock())
@@ -105,21 +122,23 @@ class Admission:
             self._streams.discard(stream)
 
     @contextmanager
-    def recording(self) -> Iterator[FairMember]:
-        """A slot for a recording. Raises RecordingsFull."""
-        if self._recordings >= self._max_recordings:
+    def recording(self, tenant: str = "") -> Iterator[FairMember]:
+        """A slot for a recording, which may be ended with `GaveWay`. Raises RecordingsFull."""
+        full = len(self._recordings) >= self._max_recordings
+        if full and not self._preempt_for(tenant, self._recordings, lambda recording: -recording.began):
             REFUSED.labels("recording", "count").inc()
             raise RecordingsFull(
                 f"recordings: at most {self._max_recordings} at once, got one more",
                 retry_delay_s=_RETRY_S,
                 limit=str(self._max_recordings),
             )
-        self._recordings += 1
+        member = FairMember(live=False, name=tenant) if tenant else FairMember(live=False)
+        self._recordings.add(recording := Recording(member, tenant, self._clock()))
         try:
             with OPEN.labels("recording").track_inprogress():
-                yield FairMember(live=False)
+                yield member
         finally:
-            self._recordings -= 1
+            self._recordings.discard(recording)
 
     def worked(self, stream: Stream, took_s: float) -> None:
         """The model worked `took_s` for a stream."""
@@ -151,20 +170,21 @@ class Admission:
             what = f"streams behind by more than {MAX_BEHIND_S:g} s: none, got {len(late)}"
             raise self._full("behind", what, "0", value=str(len(late)))
 
-    def _preempt_for(self, tenant: str) -> bool:
-        """End a stream of a tenant with more than its share, for one of `tenant`. False if there is none."""
-        counts = Counter(stream.tenant for stream in self._streams)
-        share = len(self._streams) / len(counts.keys() | {tenant})
+    def _preempt_for(self, tenant: str, held: set[S], last: Callable[[S], float]) -> bool:
+        """End one of a tenant with more than its share, for one of `tenant`: the one that is the least by `last`. False
+        if there is none."""
+        counts = Counter(each.tenant for each in held)
+        share = len(held) / len(counts.keys() | {tenant})
         most = max(counts.values(), default=0)
         if counts[tenant] + 1 > share or most <= share:
             return False
-        candidates = [stream for stream in self._streams if counts[stream.tenant] == most]
-        silent = min(candidates, key=lambda stream: stream.spoke_at)
-        self._streams.discard(silent)
+        ended = min((each for each in held if counts[each.tenant] == most), key=last)
+        held.discard(ended)
         GAVE_WAY.inc()
-        what = f"streams: an even share of {len(counts.keys() | {tenant})} tenants is {share:.1f}, got {most}"
-        silent.end(
-            GaveWay(f"{what}; this stream was preempted", retry_delay_s=_RETRY_S, limit=f"{share:.1f}", value=str(most))
+        kind = ended.member.kind
+        what = f"{kind}s: an even share of {len(counts.keys() | {tenant})} tenants is {share:.1f}, got {most}"
+        ended.end(
+            GaveWay(f"{what}; this {kind} was preempted", retry_delay_s=_RETRY_S, limit=f"{share:.1f}", value=str(most))
         )
         return True
 

@@ -14,7 +14,7 @@ class StreamsFull(Exhausted):
 
 
 class GaveWay(Exhausted):
-    """The stream's tenant had more than its share of all streams, and another tenant asked for one."""
+    """The tenant had more than its share of all streams, or of all recordings, and another tenant asked for one."""
 
     reason: ClassVar[str] = "GAVE_WAY"
 

@@ -8,7 +8,7 @@ from services.runtime.telemetry import LONG_S
 
 OPEN = Gauge("hedgerow_audio_open", "Open streams and recordings.", ["kind"])
 REFUSED = Counter("hedgerow_audio_refused", "Streams and recordings refused by admission control.", ["kind", "why"])
-GAVE_WAY = Counter("hedgerow_audio_gave_way", "Streams that were preempted by another tenant's.")
+GAVE_WAY = Counter("hedgerow_audio_gave_way", "Streams and recordings that were preempted by another tenant's.")
 AUDIO = Counter("hedgerow_audio_seconds", "Audio received.", ["kind"])
 BUSY = Counter("hedgerow_audio_busy_seconds", "Time the model was busy.", ["kind"])
 WAIT = Histogram(

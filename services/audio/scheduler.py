@@ -2,8 +2,9 @@
 
 A piece is bounded (one run of a stream; voice activity, one encoded window or one batch of a recording) and is not
 interrupted; each worker runs one. Streams go before recordings. Among streams, and among recordings, start-time fair
-queueing (`policy/fair.py`) applies, with the expected cost of a piece, so that frequent requests get no larger share.
-Work whose caller has left never begins; if it runs already, its result is dropped.
+queueing (`policy/fair.py`) applies, with the expected cost of a piece, so that frequent requests get no larger share;
+recordings of one tenant share its turns. Work whose caller has left never begins; if it runs already, its result is
+dropped.
 """
 
 from __future__ import annotations
@@ -30,11 +31,13 @@ _numbers = count()
 
 @dataclass(eq=False, slots=True)
 class FairMember:
-    """A stream or a recording. `busy_s`: the time that the model spent on it."""
+    """A stream or a recording. Members of one `name` share turns. `busy_s`: the time that the model spent on it.
+    `error`: why it gets no more."""
 
     live: bool
-    name: str = field(default_factory=lambda: str(next(_numbers)))
+    name: str = field(default_factory=lambda: f"#{next(_numbers)}")
     busy_s: float = 0.0
+    error: Exception | None = None
 
     @property
     def kind(self) -> str:
@@ -98,6 +101,8 @@ class Scheduler:
 
         `cost_s` is about how long it will take; only its relation to that of others matters.
         """
+        if member.error:
+            raise member.error
         result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         weight, rank = 1 / max(cost_s, _LEAST_COST_S), (0.0, -next(self._ranks))
         turn = _WaitingWork(member, work, weight, rank, result, self._clock())

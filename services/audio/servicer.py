@@ -79,7 +79,7 @@ class AudioServicer:
         if options.translate and not self._recognizer.translates:
             raise NotSupported(f"translate: a model of several languages, got {self._recognizer.name}")
         longest_s = self._time_limit.base_s + self._time_limit.per_s * self._settings.max_duration_s
-        with self._admission.recording() as member, _at_most(longest_s + _LEAVE_S):
+        with self._admission.recording(_tenant(call)) as member, _at_most(longest_s + _LEAVE_S):
             data = await in_time(self._upload(first.data, requests), call.deadline)
             recording = await in_time(self._decoder.decode(data), call.deadline)
             del data
@@ -245,7 +245,7 @@ def _says_something(request: audio_pb2.TranscribeRequest) -> bool:
 
 
 def _tenant(call: Call) -> str:
-    """The tenant of a stream. Where callers have identities, only gateways may name it."""
+    """The tenant of a stream or a recording. Where callers have identities, only gateways may name it."""
     return (call.header(TENANT_HEADER) or "") if call.peer in ("", GATEWAY) else ""
 
 

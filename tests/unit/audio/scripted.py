@@ -95,9 +95,9 @@ class Service:
         return self.listeners[-1]
 
     async def transcribe(
-        self, requests: Iterable[audio_pb2.TranscribeRequest], seconds: float = 10
+        self, requests: Iterable[audio_pb2.TranscribeRequest], seconds: float = 10, tenant: str = ""
     ) -> list[audio_pb2.TranscribeResponse]:
-        return [reply async for reply in self.servicer.Transcribe(sent(requests), call(seconds))]
+        return [reply async for reply in self.servicer.Transcribe(sent(requests), call(seconds, tenant))]
 
     async def close(self) -> None:
         self.recognizer.going.set()

@@ -10,6 +10,7 @@ import pytest
 
 from services.audio.admission import Admission, Need
 from services.audio.errors import GaveWay, RecordingsFull, StreamsFull
+from services.audio.scheduler import FairMember
 from tests.clock import PausedClock
 
 
@@ -42,6 +43,10 @@ class AdmissionControl:
         for tenant, number in tenants.items():
             for _ in range(number):
                 self.enter(tenant=tenant)
+
+    def record(self, tenant: str) -> FairMember:
+        self.clock.advance(0.001)
+        return self.inside.enter_context(self.admission.recording(tenant))
 
     def opened(self) -> Counter[str]:
         return Counter(stream.tenant for stream in self.admission._streams)
@@ -169,3 +174,17 @@ def test_recordings_have_a_limit_of_their_own():
             control.inside.enter_context(control.admission.recording())
     with control.admission.recording():
         pass
+
+
+def test_the_latest_recording_of_the_tenant_with_the_most_gives_way():
+    with AdmissionControl(need=0.01, max_recordings=3) as control:
+        held = [control.record("a") for _ in range(3)]
+        with pytest.raises(RecordingsFull):
+            control.record("a")
+        control.record("b")
+        assert [isinstance(member.error, GaveWay) for member in held] == [False, False, True]
+        assert "recordings: an even share of 2 tenants is 1.5, got 3; this recording was preempted" in str(
+            held[2].error
+        )
+        with pytest.raises(RecordingsFull):
+            control.record("b")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hedgerow.audio.v1 import audio_pb2
-from services.audio.errors import Idle, RecordingsFull
+from services.audio.errors import GaveWay, Idle, RecordingsFull
 from services.runtime.errors import NotSupported, TooLate, Unavailable
 from tests.unit.audio.clients import START, file, refusal
 from tests.unit.audio.scripted import call, sent
@@ -70,6 +70,20 @@ async def test_one_recording_too_many_is_refused(service: START):
     await waiting
     await first.aclose()
     assert await running.transcribe(file(encoded(1)))
+
+
+async def test_a_tenant_with_all_recordings_keeps_no_other_out(service: START):
+    running = await service(max_recordings=2)
+    running.recognizer.going.clear()
+    first, latest = (asyncio.create_task(running.transcribe(file(encoded(3)), tenant="a")) for _ in range(2))
+    await until(lambda: len(running.admission._recordings) == 2)
+    other = asyncio.create_task(running.transcribe(file(encoded(1)), tenant="b"))
+    await until(lambda: "b" in {recording.tenant for recording in running.admission._recordings})
+    running.recognizer.going.set()
+    with pytest.raises(GaveWay):
+        await latest
+    assert (await other)[-1].HasField("summary")
+    assert (await first)[-1].HasField("summary")
 
 
 async def test_a_recording_beyond_its_deadline_is_late_and_stops(service: START):

@@ -93,6 +93,16 @@ async def test_turns_are_shared(scheduler: Scheduler, waiting: list[tuple[str, i
     assert await order(scheduler, *waiting) == ran.split()
 
 
+async def test_recordings_of_one_tenant_share_its_turns(scheduler: Scheduler):
+    members = [FairMember(live=False, name=tenant) for tenant in ("a", "a", "a", "b")]
+    with held(scheduler) as gate:
+        await soon()
+        tasks = [asyncio.create_task(scheduler.run(each, gate.note(each.name), 1)) for each in members]
+        await soon()
+    await asyncio.gather(*tasks)
+    assert gate.ran == ["a", "b", "a", "a"]
+
+
 async def test_work_of_a_cancelled_caller_never_runs(scheduler: Scheduler):
     with held(scheduler) as gate:
         await soon()

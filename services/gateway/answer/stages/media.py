@@ -24,7 +24,7 @@ from services.gateway.answer.results import Done
 from services.gateway.answer.stages.stage import AnswerStage, Work
 from services.gateway.labels import Act, Degraded
 from services.gateway.policies.tenant_aware_breaker import TenantAwareBreaker
-from services.gateway.upstream.calls import Pending
+from services.gateway.upstream.calls import Pending, whose
 from services.gateway.upstream.media import AudioBackend, VisionBackend
 from services.runtime import telemetry
 from services.runtime.errors import Exhausted, InvalidInput, ServiceError, TooLate, Unavailable
@@ -69,6 +69,9 @@ class _MediaStage(AnswerStage):
             ledger.decide(Act.BUDGET_SKIPPED if late else Act.FALLBACK_SKIPPED, self.name, problem.outline)
             return None, problem
 
+    def _metadata(self, stage: Running) -> telemetry.Metadata:
+        return (*telemetry.propagate(stage.span), whose(self.context.tenant.name))
+
     def fallback(self, problem: ServiceError) -> None:
         """Continue without the result."""
         self.context.miss(self.late if isinstance(problem, TooLate) else self.gone)
@@ -105,7 +108,7 @@ class AudioStage(_MediaStage):
         async def transcribe(stage: Running) -> str:
             recording = self.context.question.request.audio.data
             with self._charged(recording) as charge:
-                summary = await audio.client.transcribe(recording, stage.budget_s, telemetry.propagate(stage.span))
+                summary = await audio.client.transcribe(recording, stage.budget_s, self._metadata(stage))
                 charge(recording_tokens(summary.audio_s))
             stage.detail = f"{summary.audio_s:.1f} s, {summary.speech_s:.1f} s of it speech"
             return summary.text.strip()
@@ -181,7 +184,7 @@ class VisionStage(_MediaStage):
 
     async def _classify(self, vision: VisionBackend) -> None:
         async def look(stage: Running) -> vision_pb2.ClassifyResponse:
-            metadata, left_s = telemetry.propagate(stage.span), self.context.ledger.remaining()
+            metadata, left_s = self._metadata(stage), self.context.ledger.remaining()
             pictures, began = len(self.context.question.request.images), vision.work.clock()
             call = vision.client.classify(self._wanted(vision), left_s, metadata)
             self._classifying = asyncio.create_task(_reply(call))
