@@ -64,9 +64,9 @@ class VisionServicer:
             if (opening := await slot.opened()) and not self._draining:
                 model = self._repository.get(opening.model)
                 outputs.check_labels(model)
-                top_k = outputs.check_top_k(opening.top_k, model)
+                outputs.check_top_k(opening.top_k, model)
                 while not self._draining and (frame := await slot.get()):
-                    yield await self._frame(frame, slot, opening.model, top_k, call.deadline)
+                    yield await self._frame(frame, slot, opening, call.deadline)
             if reading.done():
                 reading.result()  # raises for a message that was no message
         finally:
@@ -117,15 +117,17 @@ class VisionServicer:
             return await model.compute(prepared, deadline)
 
     async def _frame(
-        self, frame: Frame, slot: FrameSlot, name: str, top_k: int, deadline: Deadline
+        self, frame: Frame, slot: FrameSlot, opening: Opening, deadline: Deadline
     ) -> vision_pb2.ClassifyFramesResponse:
-        """The labels of a frame, or why there are none. The model is looked up again: it may have been exchanged."""
+        """The labels of a frame, or why there are none. The model is looked up again: it may have been exchanged, for
+        one with fewer labels too."""
         reply = vision_pb2.ClassifyFramesResponse(id=frame.id)
-        model = self._repository.get(name)
+        model = self._repository.get(opening.model)
         try:
             if frame.data is None:
                 raise InvalidInput("frame", "a picture in each message but the first", "none")
             outputs.check_labels(model)
+            top_k = outputs.check_top_k(opening.top_k, model)
             (row,) = await self._rows(model, [frame.data], ["frame"], deadline)
             reply.labels.extend(_labels(model, row, top_k).labels)
         except _PASSING as error:

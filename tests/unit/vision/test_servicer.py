@@ -17,11 +17,12 @@ from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput
 from services.runtime.rpc.boundary import Call
 from services.vision.config import VisionSettings
+from services.vision.engine import Arrays
 from services.vision.errors import EngineFailed
 from services.vision.pictures import Pictures
 from services.vision.repository import Repository
 from services.vision.servicer import VisionServicer
-from tests.unit.vision.fake_engine import LABELS, SIZE
+from tests.unit.vision.fake_engine import LABELS, SIZE, FakeEngine
 from tests.unit.vision.files import encoded
 from tests.unit.vision.test_model import until_busy
 from tests.unit.vision.test_repository import FakeEngines, put
@@ -239,6 +240,29 @@ async def test_a_bad_frame_has_a_problem_and_the_stream_goes_on(
     engines.opened[0].failing = None
     sender.send(4)
     assert (await anext(replies)).labels[0].name == "bright"
+    await replies.aclose()
+
+
+class TwoClasses(FakeEngine):
+    """Scores the first two classes alone."""
+
+    def run(self, inputs: Arrays) -> Arrays:
+        found = super().run(inputs)
+        return {**found, "probabilities": found["probabilities"][:, :2]}
+
+
+async def test_a_stream_goes_on_with_a_model_of_fewer_classes(
+    servicer: VisionServicer, sender: Sender, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replies = servicer.ClassifyFrames(sender.requests(), CALL)
+    sender.send(1, model="m", top_k=3)
+    assert len((await anext(replies)).labels) == 3
+    monkeypatch.setattr("tests.unit.vision.test_repository.FakeEngine", TwoClasses)
+    put(tmp_path, "m", "two classes")
+    (tmp_path / "m" / "labels.txt").write_text("dark\nbright")
+    await servicer._repository.scan()
+    sender.send(2)
+    assert [label.name for label in (await anext(replies)).labels] == ["bright", "dark"]
     await replies.aclose()
 
 
