@@ -15,12 +15,14 @@ _EOI, _SOS = 0xD9, 0xDA
 _ALONE = frozenset((0x01, *range(0xD0, 0xD8)))  # markers without a length
 _METADATA = frozenset((*range(0xE1, 0xEE), 0xEF, 0xFE))  # APPn and comments, but not JFIF's and Adobe's
 _MARKER = re.compile(rb"\xff+([^\xff])", re.DOTALL)  # any number of 0xff may fill the space before it
+_NOTES_END = b"SEFT"  # of a Samsung phone, behind each picture (https://exiftool.org/TagNames/Samsung.html)
 _MAX_SCANS = 32  # each costs a walk over all pixels; encoders make about ten
 
 
 def essence(data: bytes) -> tuple[bytes, bytes]:
-    """(the first picture without metadata, its EXIF). Raises `Unfit`. After the picture may come zeros, and
-    the further pictures of a Multi-Picture file: cameras and phones write them (gain maps, depth)."""
+    """(the first picture without metadata, its EXIF). Raises `Unfit`. After the picture may come zeros, and what
+    cameras and phones write: further pictures of a Multi-Picture file (gain maps, depth), or a Samsung phone's
+    notes."""
     kept, metadata, several, at = [data[:2]], b"", False, 2
     for _ in range(MAX_PARTS):
         begin, found = at, _MARKER.match(data, at)
@@ -56,6 +58,7 @@ def _end_of_scans(data: bytes, first: int, several: bool) -> int:
     if data.count(_SCAN, first, end) >= _MAX_SCANS:
         raise broken("JPEG", f"more than {_MAX_SCANS} scans")
     more = data[end:].strip(b"\0")
-    if more and not (several and more.startswith(_MAGIC) and more.endswith(_END)):
+    pictures = several and more.startswith(_MAGIC) and more.endswith(_END)
+    if more and not (pictures or more.endswith(_NOTES_END)):
         raise followed("JPEG", len(data) - end)
     return end

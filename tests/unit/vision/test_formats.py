@@ -96,6 +96,13 @@ def test_zeros_after_a_jpeg_are_padding() -> None:
     assert opened(encoded(gradient(), "JPEG") + b"\0" * 100).width == 48
 
 
+def test_the_notes_of_a_samsung_phone_may_follow_a_jpeg() -> None:
+    notes = b"\0\0\x01\x0a\x0e\0\0\0Image_UTC_Data1732811111111SEFH" + struct.pack("<IIHHII", 107, 1, 0, 0x0A01, 35, 35)
+    assert opened(encoded(gradient(), "JPEG") + notes + struct.pack("<I", 24) + b"SEFT").width == 48
+    with pytest.raises(Unfit, match="nothing after it"):
+        opened(encoded(gradient(), "JPEG") + notes)
+
+
 def test_further_pictures_may_follow_a_jpeg_that_announces_them() -> None:
     small = encoded(gradient(16, 16), "JPEG")
     announced = with_segment(encoded(gradient(), "JPEG"), 0xE2, b"MPF\0II*\0")
