@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+from collections import Counter
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ from services.vision.manifest import Manifest
 from services.vision.pictures import Array, Prepared
 
 T = TypeVar("T")
+_MOST_OF_ONE = 0.75  # of the queue, for the calls of one tenant
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,7 @@ class Model:
     ):
         self.name, self.manifest, self.labels, self.engine, self.shapes = name, manifest, labels, engine, shapes
         self._max_queue, self._inside, self._arriving = max_queue, 0, 0
+        self._of_tenants = Counter[str]()  # the items inside
         self._call_numbers = itertools.count()
         self._calls, self._item_s = 1, 0.0  # that the last batch served, and what an item of it took
         self._idle = asyncio.Event()
@@ -90,19 +93,27 @@ class Model:
         return int(np.prod(self.shapes[output])) if output else 0
 
     @contextmanager
-    def admit(self, items: int) -> Iterator[None]:
-        """Admit all items of a call, or raise `Exhausted`. The model is not closed while a call is inside."""
-        if self._inside + items > self._max_queue:
-            message = f"{self.name}: {self._inside} of {self._max_queue} images queued or running, {items} more came"
-            raise Exhausted(message, retry_delay_s=self._item_s * self._max_queue)
+    def admit(self, items: int, tenant: str = "") -> Iterator[None]:
+        """Admit all items of a call, or raise `Exhausted`. Several calls of one tenant leave a part of the queue to
+        others. The model is not closed while a call is inside."""
+        self._check_space(items, self._inside, self._max_queue, "images")
+        if tenant and (own := self._of_tenants[tenant]):
+            self._check_space(items, own, round(self._max_queue * _MOST_OF_ONE), "images of one tenant")
         self._inside += items
+        self._of_tenants[tenant] += items
         self._idle.clear()
         try:
             yield
         finally:
             self._inside -= items
+            self._of_tenants -= Counter({tenant: items})  # keeps no tenant without items
             if not self._inside:
                 self._idle.set()
+
+    def _check_space(self, items: int, held: int, most: int, what: str) -> None:
+        if held + items > most:
+            message = f"{self.name}: {held} of {most} {what} queued or running, {items} more came"
+            raise Exhausted(message, retry_delay_s=self._item_s * self._max_queue)
 
     async def compute(self, items: Sequence[asyncio.Future[Prepared]], deadline: Deadline) -> list[Row]:
         """A row for each item, in order, or the first error; then the others' work is given up."""

@@ -4,16 +4,16 @@ Pillow decodes: it says when data is missing, knows every colour mode, reads a l
 no more is needed, and gives the interpreter's lock back while it works. (OpenCV takes 0.05 ms less for a picture of
 64 pixels, twice as long for a JPEG of 2,000, and gives a grey rest for a file that is cut short.)
 
-At most `threads` pictures are decoded at once. That takes 8 bytes a pixel, and 16 of a WebP or AVIF, whose decoders
-have the picture twice more: large ones are decoded one at a time. So the memory is bounded by
+At most `threads` pictures are decoded at once, tenants in turn. That takes 8 bytes a pixel, and 16 of a WebP or AVIF,
+whose decoders have the picture twice more: large ones are decoded one at a time. So the memory is bounded by
 `(threads + 1) * max_pixels * 8` bytes.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
@@ -26,6 +26,7 @@ from PIL.ImageFile import ImageFile
 
 from services.runtime.deadline import Deadline
 from services.runtime.errors import TooLate
+from services.runtime.policy.fair_thread import FairThread
 from services.vision import metrics
 from services.vision.errors import ImageRefused
 from services.vision.formats import MAX_SIDE, Unfit, exif, open_picture
@@ -63,14 +64,15 @@ class Pictures:
 
     def __init__(self, threads: int, max_image_bytes: int, max_pixels: int):
         self._max_image_bytes, self._max_pixels = max_image_bytes, max_pixels
-        self._pool = ThreadPoolExecutor(threads, "decode")
+        self._threads = FairThread("decode", sys.maxsize, threads=threads)  # models limit what waits
         Image.MAX_IMAGE_PIXELS = max(Image.MAX_IMAGE_PIXELS or 0, max_pixels)  # Pillow's own, while it opens a file
 
     def prepare(
-        self, data: bytes, field: str, wanted: Preprocessing, dtype: str, deadline: Deadline
+        self, data: bytes, field: str, wanted: Preprocessing, dtype: str, deadline: Deadline, tenant: str = ""
     ) -> asyncio.Future[Prepared]:
-        """Starts it; the future is `wanted`'s array, 3 x height x width. Raises `ImageRefused`, which names `field`, or
-        `TooLate`. A picture whose future is cancelled, or whose time is over, before its turn is not decoded."""
+        """Starts it for `tenant`; the future is `wanted`'s array, 3 x height x width. Raises `ImageRefused`, which
+        names `field`, or `TooLate`. A picture whose future is cancelled, or whose time is over, before its turn is not
+        decoded."""
         began = time.perf_counter()
 
         def work() -> Prepared:
@@ -81,11 +83,11 @@ class Pictures:
             metrics.PREPROCESS_SECONDS.observe(seconds)
             return Prepared(array, seconds)
 
-        return asyncio.get_running_loop().run_in_executor(self._pool, work)
+        return asyncio.ensure_future(self._threads.run(tenant, work))
 
     def close(self) -> None:
         """End the threads."""
-        self._pool.shutdown(cancel_futures=True)
+        self._threads.close()
 
     def _array(self, data: bytes, field: str, wanted: Preprocessing, dtype: str) -> Array:
         try:

@@ -7,8 +7,8 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
 from hedgerow.vision.v1 import vision_pb2
-from services.runtime.deadline import Deadline
 from services.runtime.errors import Exhausted, InvalidInput, Unavailable
+from services.runtime.rpc.authorization import TENANT_HEADER
 from services.runtime.rpc.boundary import Call
 from services.vision import metrics, outputs, tensors
 from services.vision.config import VisionSettings
@@ -49,7 +49,7 @@ class VisionServicer:
         model = self._repository.get(request.model)
         batch = tensors.read(request.inputs, model, self._settings.max_images)
         names = tensors.outputs(request.outputs, model)
-        with model.admit(len(batch)):
+        with model.admit(len(batch), call.header(TENANT_HEADER) or ""):
             rows = await model.compute([_ready(Prepared(row)) for row in batch], call.deadline)
         _note(call, model, rows)
         return vision_pb2.InferResponse(outputs=tensors.write(names, rows), model=model.name, timing=_timing(rows))
@@ -66,7 +66,7 @@ class VisionServicer:
                 outputs.check_labels(model)
                 outputs.check_top_k(opening.top_k, model)
                 while not self._draining and (frame := await slot.get()):
-                    yield await self._frame(frame, slot, opening, call.deadline)
+                    yield await self._frame(frame, slot, opening, call)
             if reading.done():
                 reading.result()  # raises for a message that was no message
         finally:
@@ -102,22 +102,23 @@ class VisionServicer:
         if not 1 <= len(images) <= self._settings.max_images:
             raise InvalidInput("images", f"1 to {self._settings.max_images}", len(images))
         fields = [f"images[{number}]" for number in range(len(images))]
-        rows = await self._rows(model, [image.data for image in images], fields, call.deadline)
+        rows = await self._rows(model, [image.data for image in images], fields, call)
         _note(call, model, rows)
         return rows
 
-    async def _rows(self, model: Model, data: Sequence[bytes], fields: Sequence[str], deadline: Deadline) -> list[Row]:
+    async def _rows(self, model: Model, data: Sequence[bytes], fields: Sequence[str], call: Call) -> list[Row]:
         wanted, dtype = model.manifest.preprocessing, model.manifest.input.dtype
         assert wanted  # the caller has checked that the model takes pictures
-        with model.admit(len(data)):
+        tenant = call.header(TENANT_HEADER) or ""
+        with model.admit(len(data), tenant):
             prepared = [
-                self._pictures.prepare(one, field, wanted, dtype, deadline)
+                self._pictures.prepare(one, field, wanted, dtype, call.deadline, tenant)
                 for one, field in zip(data, fields, strict=True)
             ]
-            return await model.compute(prepared, deadline)
+            return await model.compute(prepared, call.deadline)
 
     async def _frame(
-        self, frame: Frame, slot: FrameSlot, opening: Opening, deadline: Deadline
+        self, frame: Frame, slot: FrameSlot, opening: Opening, call: Call
     ) -> vision_pb2.ClassifyFramesResponse:
         """The labels of a frame, or why there are none. The model is looked up again: it may have been exchanged, for
         one with fewer labels too."""
@@ -128,7 +129,7 @@ class VisionServicer:
                 raise InvalidInput("frame", "a picture in each message but the first", "none")
             outputs.check_labels(model)
             top_k = outputs.check_top_k(opening.top_k, model)
-            (row,) = await self._rows(model, [frame.data], ["frame"], deadline)
+            (row,) = await self._rows(model, [frame.data], ["frame"], call)
             reply.labels.extend(_labels(model, row, top_k).labels)
         except _PASSING as error:
             reply.problem = error.message

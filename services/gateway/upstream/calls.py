@@ -47,8 +47,8 @@ class Pending:
 @lru_cache(maxsize=10_000)
 def whose(tenant: str) -> tuple[str, str]:
     """Metadata that says whose a call is. By it a ring of cache replicas sends a tenant's calls to the same one (the
-    cache itself goes by the question alone), the audio service shares its streams, and an llm service the work that
-    constraints make."""
+    cache itself goes by the question alone), the audio service shares its streams and recordings, the vision service
+    the decoding of pictures, and an llm service the work that constraints make."""
     return TENANT_HEADER, quote(tenant)
 
 

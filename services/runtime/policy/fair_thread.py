@@ -1,4 +1,4 @@
-"""A thread that tenants use in turn, so that no tenant waits for the load of another."""
+"""Threads that tenants use in turn, so that no tenant waits for the load of another."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class _Work:
 
 
 class FairThread:
-    """Runs work on one thread, for any event loop. `max_waiting` may wait for it."""
+    """Runs work on one thread, or on so many `threads`, for any event loop. `max_waiting` may wait for it."""
 
-    def __init__(self, name: str, max_waiting: int, initializer: Callable[[], None] | None = None):
+    def __init__(self, name: str, max_waiting: int, initializer: Callable[[], None] | None = None, *, threads: int = 1):
         self._name, self._max_waiting = name, max_waiting
-        self._thread = ThreadPoolExecutor(1, name, initializer)
+        self._threads = ThreadPoolExecutor(threads, name, initializer)
         self._waiting, self._numbers, self._lock = FairQueue[_Work](), count(), Lock()
 
     async def run(self, tenant: str, call: Callable[[], T]) -> T:
@@ -41,7 +41,7 @@ class FairThread:
             if len(self._waiting) >= self._max_waiting:
                 raise Exhausted(f"{self._name}: {self._max_waiting} wait", retry_delay_s=1)
             self._waiting.add(work)
-        self._thread.submit(self._next)
+        self._threads.submit(self._next)
         try:
             result: T = await asyncio.wrap_future(work.outcome)
         finally:
@@ -51,11 +51,11 @@ class FairThread:
         return result
 
     def close(self) -> None:
-        """End the thread. No work may wait for it."""
-        self._thread.shutdown()
+        """End the threads. No work may wait for them."""
+        self._threads.shutdown()
 
     def _next(self) -> None:
-        """Do the work whose turn it is, on the thread. There is one call of this for each work that came."""
+        """Do the work whose turn it is, on a thread. There is one call of this for each work that came."""
         with self._lock:
             if work := self._waiting.best():
                 self._waiting.take(work)

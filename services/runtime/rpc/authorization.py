@@ -13,7 +13,7 @@ from typing import Any
 from hedgerow.identities import CONTROL, EDGE, OPERATOR, SERVICES, identity_of
 from services.runtime.errors import CallerRefused
 
-# The tenant that the edge has proven; of the gateway's calls to caches and to audio, whose they are.
+# The tenant that the edge has proven; of the gateway's calls to other services, whose they are.
 TENANT_HEADER = "x-hedgerow-tenant"
 EXPIRES_HEADER = "x-hedgerow-expires"  # of the token that the edge has checked, in seconds since 1970
 

@@ -155,6 +155,17 @@ async def test_a_bad_picture_fails_its_request_and_frees_the_queue(make: Make) -
     assert len(await compute(target, ready(), ready(), ready())) == 3
 
 
+def test_the_calls_of_one_tenant_leave_a_part_of_the_queue_to_others(make: Make) -> None:
+    target = make(max_queue=8)
+    with target.admit(4, "a"):
+        with pytest.raises(Exhausted, match="fake: 4 of 6 images of one tenant queued or running, 3 more came"):
+            target.admit(3, "a").__enter__()
+        with target.admit(2, "a"), target.admit(2, "b"), pytest.raises(Exhausted, match="fake: 8 of 8 images queued"):
+            target.admit(1, "c").__enter__()
+    with target.admit(8, "a"):
+        pass
+
+
 async def test_more_than_the_model_may_have_in_hand_is_refused_whole_with_a_time_to_come_back(
     engine: FakeEngine, make: Make
 ) -> None:

@@ -207,6 +207,18 @@ async def test_a_picture_whose_request_was_cancelled_is_not_decoded() -> None:
     assert waiting.cancelled()
 
 
+async def test_tenants_take_turns_at_decoding() -> None:
+    pictures, ended = Pictures(1, 100_000_000, 100_000_000), list[str]()
+    large, small = (encoded(Image.new("RGB", (side, side)), "PNG") for side in (1_000, 16))
+    asked = [("flood", large)] * 8 + [("other", small)]
+    futures = [pictures.prepare(data, "images", SMALL, "float32", Deadline.never(), who) for who, data in asked]
+    for (who, _), future in zip(asked, futures, strict=True):
+        future.add_done_callback(lambda _, who=who: ended.append(who))
+    await asyncio.gather(*futures)
+    assert ended.index("other") <= 2
+    await asyncio.to_thread(pictures.close)
+
+
 @pytest.mark.parametrize(
     ("bomb", "most_mib", "why"),
     [
