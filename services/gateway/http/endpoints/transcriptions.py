@@ -20,11 +20,13 @@ from services.gateway.http.errors import NotJson, NotOffered
 from services.gateway.http.fields import Fields
 from services.gateway.http.server.exchange import Exchange
 from services.gateway.upstream.media import AudioBackend
+from services.runtime.aside import give_way
 from services.runtime.errors import InvalidInput, ServiceError
 from services.runtime.letters import UNSPACED
 from services.runtime.strict_json import compact
 
 _MOST_FIELDS = 64
+_PIECE_BYTES = 262_144  # of a form, which are parsed in 1 ms
 _MOST_BOUNDARIES = 128  # the parser takes its time for each, though most of a million would be no boundaries
 # The time of Python's decoder for Punycode grows with the square of a field's length.
 _CHARSETS = (b"utf-8", b"utf8", b"us-ascii", b"iso-8859-1")
@@ -62,14 +64,8 @@ async def read_form(exchange: Exchange) -> MultipartForm:
     if (charset := options.get(b"charset", _CHARSETS[0])).lower() not in _CHARSETS:
         raise InvalidInput("content-type", "a form in UTF-8", charset.decode("latin-1"))
     body = await exchange.body()
-    if body.count(b"\r\n--" + options.get(b"boundary", b"")) > _MOST_BOUNDARIES:
-        raise InvalidInput("body", f"a form with at most {_MOST_FIELDS} fields and one file", "more")
-
-    async def stream() -> AsyncGenerator[bytes, None]:
-        yield body
-
     try:
-        async with aclosing(stream()) as pieces:
+        async with aclosing(_pieces(exchange, body, b"\r\n--" + options.get(b"boundary", b""))) as pieces:
             parser = _InMemory(Headers({"content-type": kind}), pieces, max_files=1, max_fields=_MOST_FIELDS)
             form = await parser.parse()
     except MultiPartException as error:
@@ -78,6 +74,19 @@ async def read_form(exchange: Exchange) -> MultipartForm:
         return await _read(form)
     finally:
         await form.close()
+
+
+async def _pieces(exchange: Exchange, body: bytes, boundary: bytes) -> AsyncGenerator[bytes, None]:
+    """The body in pieces, between which the event loop runs. Raises `InvalidInput` for too many boundaries."""
+    boundaries = 0
+    for begin in range(0, len(body), _PIECE_BYTES):
+        if begin:
+            await give_way(exchange.credential.tenant.name)
+        piece = body[begin : begin + _PIECE_BYTES]
+        boundaries += piece.count(boundary)
+        if boundaries > _MOST_BOUNDARIES:
+            raise InvalidInput("body", f"a form with at most {_MOST_FIELDS} fields and one file", "more")
+        yield piece
 
 
 async def _read(form: FormData) -> MultipartForm:

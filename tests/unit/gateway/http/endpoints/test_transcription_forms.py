@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
 from services.gateway.admission.intake import USUAL
+from services.gateway.http.endpoints import transcriptions
 from services.gateway.http.endpoints.transcriptions import read_form
 from services.gateway.http.server.exchange import Bounds, Exchange
 from services.runtime.errors import InvalidInput
@@ -25,7 +29,7 @@ def exchange(body: bytes, kind: bytes) -> Exchange:
     async def send(message: object) -> None:
         raise AssertionError(message)
 
-    return Exchange({"headers": [(b"content-type", kind)]}, receive, send, Bounds(1_000, 1_000, USUAL, None))
+    return Exchange({"headers": [(b"content-type", kind)]}, receive, send, Bounds(1_000_000, 1_000, USUAL, None))
 
 
 @pytest.mark.parametrize(
@@ -50,6 +54,22 @@ async def test_a_recording_is_found_however_its_file_is_named(disposition: str, 
 async def test_a_charset_whose_decoder_may_be_slow_is_refused(charset: bytes) -> None:
     with pytest.raises(InvalidInput, match=f"content-type: a form in UTF-8, got {charset.decode()}"):
         await read_form(exchange(written('name="file"'), b"multipart/form-data; boundary=B; charset=" + charset))
+
+
+async def test_a_long_recording_is_parsed_in_pieces_between_which_the_event_loop_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    turns = list[str]()
+
+    async def give_way(tenant: str) -> None:
+        turns.append(tenant)
+
+    monkeypatch.setattr(transcriptions, "give_way", give_way)
+    sound = SOUND + b"\r\n--" * 200_000
+    sent = exchange(written('name="file"').replace(SOUND, sound), b"multipart/form-data; boundary=B")
+    sent.credential = cast(Any, SimpleNamespace(tenant=SimpleNamespace(name="acme")))
+    assert (await read_form(sent)).file == sound
+    assert turns == ["acme"] * 3
 
 
 async def test_a_form_that_only_its_parser_would_not_take_for_more_parts_is_refused() -> None:
