@@ -1,14 +1,13 @@
 """A simulated bad network: a TCP proxy on loopback that mistreats what passes through it.
 
-Toxics and their names are Toxiproxy's (https://github.com/Shopify/toxiproxy#toxics): latency, bandwidth, timeout,
-reset_peer, slicer, limit_data. They are switched while connections are open, for each direction alone. They are
-written again here because tests must switch them from their own event loop within a millisecond, without a process.
+Toxics and their names are Toxiproxy's (https://github.com/Shopify/toxiproxy#toxics): latency, timeout, slicer,
+limit_data. They are switched while connections are open, for each direction alone. They are written again here because
+tests must switch them from their own event loop within a millisecond, without a process.
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
 import socket
 import struct
 import time
@@ -25,35 +24,18 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER on, for no time: close se
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Everything arrives later, by `latency_ms` and up to `jitter_ms` more or less; the order stays."""
+    """Everything arrives later, by `latency_ms`."""
 
     latency_ms: float
-    jitter_ms: float = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Bandwidth:
-    """At most `bytes_per_s` pass."""
-
-    bytes_per_s: int
 
 
 @dataclass(frozen=True, slots=True)
 class Timeout:
-    """A black hole: nothing passes. The connection closes after `timeout_ms`; 0: never.
+    """A black hole: nothing passes.
 
     Bytes are held back until the toxic is removed, as TCP would send them again. (Toxiproxy drops them, which no
     network does to a connection that stays open: its two ends would lose the framing.)
     """
-
-    timeout_ms: float = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ResetPeer:
-    """The connection is reset (RST) after `timeout_ms`."""
-
-    timeout_ms: float = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +48,12 @@ class Slicer:
 
 @dataclass(frozen=True, slots=True)
 class LimitData:
-    """After `limit_bytes` more the connection closes, in the middle of whatever it is in; with `reset`, by RST."""
+    """After `limit_bytes` more the connection is reset (RST), in the middle of whatever it is in."""
 
     limit_bytes: int
-    reset: bool = False
 
 
-Toxic: TypeAlias = Latency | Bandwidth | Timeout | ResetPeer | Slicer | LimitData
+Toxic: TypeAlias = Latency | Timeout | Slicer | LimitData
 
 
 class FaultProxy:
@@ -81,10 +62,9 @@ class FaultProxy:
     It opens a connection of its own to the target for each it takes. Leaving it resets them all.
     """
 
-    def __init__(self, target: str, rng: random.Random | None = None):
+    def __init__(self, target: str):
         self.target = target
         self.address = ""
-        self._rng = rng or random.Random(0)
         self._toxics: dict[Direction, list[Toxic]] = {"upstream": [], "downstream": []}
         self._connections: set[_Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -101,17 +81,10 @@ class FaultProxy:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    @property
-    def connections(self) -> int:
-        """How many are open."""
-        return len(self._connections)
-
     def add(self, toxic: Toxic, *directions: Direction) -> None:
         """Mistreat these directions, or both, from now on, on open connections and on new ones."""
         for direction in directions or ("upstream", "downstream"):
             self._toxics[direction].append(toxic)
-        for connection in self._connections:
-            connection.schedule(toxic)
 
     def heal(self) -> None:
         """Remove all toxics; connections stay."""
@@ -139,11 +112,9 @@ class FaultProxy:
         connection = _Connection(writer, back)
         self._connections.add(connection)
         try:
-            for toxic in {*self._toxics["upstream"], *self._toxics["downstream"]}:
-                connection.schedule(toxic)
             links = (
-                _Link(reader, back, connection, self._toxics["upstream"], self._rng),
-                _Link(there, writer, connection, self._toxics["downstream"], self._rng),
+                _Link(reader, back, connection, self._toxics["upstream"]),
+                _Link(there, writer, connection, self._toxics["downstream"]),
             )
             await asyncio.gather(*(link.run() for link in links))
         finally:
@@ -156,17 +127,8 @@ class _Connection:
 
     def __init__(self, *writers: asyncio.StreamWriter):
         self._writers = writers
-        self._timers: list[asyncio.TimerHandle] = []
-
-    def schedule(self, toxic: Toxic) -> None:
-        """Start the clock of a toxic that ends connections by time."""
-        if isinstance(toxic, ResetPeer) or (isinstance(toxic, Timeout) and toxic.timeout_ms):
-            end = asyncio.get_running_loop().call_later
-            self._timers.append(end(toxic.timeout_ms / 1000, self.close, isinstance(toxic, ResetPeer)))
 
     def close(self, reset: bool = False) -> None:
-        for timer in self._timers:
-            timer.cancel()
         for writer in self._writers:
             _close(writer, reset)
 
@@ -180,10 +142,8 @@ class _Link:
         writer: asyncio.StreamWriter,
         connection: _Connection,
         toxics: list[Toxic],
-        rng: random.Random,
     ):
-        self._reader, self._writer, self._connection = reader, writer, connection
-        self._toxics, self._rng = toxics, rng
+        self._reader, self._writer, self._connection, self._toxics = reader, writer, connection, toxics
         self._queue: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(64)
         self._passed: dict[LimitData, int] = {}
 
@@ -219,40 +179,32 @@ class _Link:
                 await self._send(segment)
 
     async def _delay(self, arrived: float) -> None:
-        latency_ms = sum(
-            toxic.latency_ms + self._rng.uniform(-toxic.jitter_ms, toxic.jitter_ms)
-            for toxic in self._toxics
-            if isinstance(toxic, Latency)
-        )
+        latency_ms = sum(toxic.latency_ms for toxic in self._toxics if isinstance(toxic, Latency))
         wait_s = arrived + latency_ms / 1000 - time.monotonic()
         if wait_s > 0:
             await asyncio.sleep(wait_s)
 
     def _segments(self, data: bytes) -> Iterator[bytes]:
-        sizes = [toxic.average_bytes for toxic in self._toxics if isinstance(toxic, Slicer)]
-        sizes += [max(1, toxic.bytes_per_s // 20) for toxic in self._toxics if isinstance(toxic, Bandwidth)]
-        size = min(sizes, default=len(data))
+        size = min((toxic.average_bytes for toxic in self._toxics if isinstance(toxic, Slicer)), default=len(data))
         return (data[start : start + size] for start in range(0, len(data), size))
 
     async def _send(self, segment: bytes) -> None:
-        ends = None
+        ends = False
         while any(isinstance(toxic, Timeout) for toxic in self._toxics) and not self._writer.is_closing():
             await asyncio.sleep(_POLL_S)
         for toxic in tuple(self._toxics):
             match toxic:
                 case Slicer(delay_us=delay_us) if delay_us:
                     await asyncio.sleep(delay_us / 1_000_000)
-                case Bandwidth(bytes_per_s=rate):
-                    await asyncio.sleep(len(segment) / rate)
                 case LimitData(limit_bytes=limit):
                     passed = self._passed.get(toxic, 0)
                     self._passed[toxic] = passed + len(segment)
                     if passed + len(segment) > limit:
-                        segment, ends = segment[: max(0, limit - passed)], toxic
+                        segment, ends = segment[: max(0, limit - passed)], True
         self._writer.write(segment)
         await self._writer.drain()
         if ends:
-            self._connection.close(ends.reset)
+            self._connection.close(reset=True)
 
 
 def _close(writer: asyncio.StreamWriter, reset: bool = False) -> None:

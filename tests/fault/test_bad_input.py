@@ -128,6 +128,7 @@ async def _fuzz(process: ServiceProcess, method: MethodDescriptor, calls: int) -
         workers = [_send_all(channel, method, payloads) for _ in range(32)]
         codes = [code for sent in await asyncio.gather(*workers) for code in sent]
     assert len(codes) == calls
+    assert grpc.StatusCode.INVALID_ARGUMENT in codes  # some are no messages
     assert await check_health(process.spec.address, 5) == "SERVING"
     return codes
 

@@ -129,7 +129,7 @@ async def test_a_slow_cache_and_a_slow_model_together_end_at_the_budget(mesh: Me
 async def test_a_reset_in_the_middle_of_a_message_gives_no_part_of_it(mesh: Mesh, report: Report):
     with report.case(9, "reset in the middle of the llm's first message") as row:
         mesh.llm.behaviour = Behaviour(tokens=1, text="x" * 60_000)
-        mesh.to_llm.add(LimitData(20_000, reset=True), "downstream")
+        mesh.to_llm.add(LimitData(20_000), "downstream")
         outcome = await mesh.caller.ask("Cut first?", budget_ms=5_000)
         row.count(outcome)
         assert outcome.code is grpc.StatusCode.UNAVAILABLE
@@ -137,7 +137,7 @@ async def test_a_reset_in_the_middle_of_a_message_gives_no_part_of_it(mesh: Mesh
         await _check_not_stored(mesh, "Cut first?")
     with report.case(9, "reset in the middle of the llm's second message") as row:
         mesh.llm.behaviour = Behaviour(tokens=3, text="x" * 30_000, each_ms=50)
-        mesh.to_llm.add(LimitData(50_000, reset=True), "downstream")
+        mesh.to_llm.add(LimitData(50_000), "downstream")
         outcome = await mesh.caller.ask("Cut second?", budget_ms=5_000)
         row.count(outcome)
         assert outcome.final.finish_reason == chat_pb2.FINISH_REASON_INTERRUPTED
@@ -161,7 +161,7 @@ async def test_a_reset_in_the_middle_of_a_lookups_reply_is_no_hit(mesh: Mesh, re
     await until(lambda: mesh.caller.ask(question), 10, holds=lambda outcome: outcome.final.cache.key)
     with report.case(9, "reset in the middle of the cache's reply") as row:
         mesh.llm.behaviour = Behaviour(tokens=2)
-        mesh.to_cache.add(LimitData(20_000, reset=True), "downstream")
+        mesh.to_cache.add(LimitData(20_000), "downstream")
         mesh.to_cache.cut()  # the gateway's own copy of the answer goes with the connection
         outcomes = await mesh.caller.until(lambda o: o.ok, within_s=10)
         outcome = await mesh.caller.ask(question, budget_ms=5_000)
@@ -176,7 +176,7 @@ async def test_a_reset_between_caller_and_gateway_is_unavailable(mesh: Mesh, rep
     async with FaultProxy(mesh.gateway.spec.address) as proxy, asking(proxy.address) as caller:
         with report.case(9, "reset in the middle of the gateway's message") as row:
             mesh.llm.behaviour = Behaviour(tokens=1, text="x" * 60_000)
-            proxy.add(LimitData(20_000, reset=True), "downstream")
+            proxy.add(LimitData(20_000), "downstream")
             outcome = await caller.ask("Cut on the way back?", bypass=True)
             row.count(outcome)
             assert (outcome.code, outcome.text, outcome.final) == (grpc.StatusCode.UNAVAILABLE, "", None)
@@ -184,7 +184,7 @@ async def test_a_reset_between_caller_and_gateway_is_unavailable(mesh: Mesh, rep
         await asyncio.wait_for(caller.channel.channel_ready(), 10)
         mesh.llm.reset()
         with report.case(9, "reset in the middle of the caller's request") as row:
-            proxy.add(LimitData(20_000, reset=True), "upstream")
+            proxy.add(LimitData(20_000), "upstream")
             outcome = await caller.ask("x" * 100_000, bypass=True)
             row.count(outcome)
             assert (outcome.code, outcome.final) == (grpc.StatusCode.UNAVAILABLE, None)
