@@ -8,10 +8,12 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from hedgerow.channel import MAX_MESSAGE_BYTES
+from hedgerow.vision.v1 import vision_pb2
 from services.runtime.errors import InvalidInput
 from services.vision.errors import EngineFailed
 from services.vision.model import Model, Row, Timing
-from services.vision.outputs import Named, check_top_k, labels
+from services.vision.outputs import MAX_LABELS, Named, check_top_k, labels
 from tests.unit.vision.fake_engine import manifest
 
 IMAGENET_21K = 21_841
@@ -62,3 +64,6 @@ def test_an_answer_is_bounded_in_all_its_labels_together() -> None:
     assert check_top_k(IMAGENET_21K, large, 3) == IMAGENET_21K
     with pytest.raises(InvalidInput, match="top_k: at most 1024 for 64 images in one request, got 1025"):
         check_top_k(1_025, large, 64)
+    label = vision_pb2.Label(index=IMAGENET_21K, name="hen-of-the-woods, hen of the woods", score=0.5)
+    result = vision_pb2.Labels(labels=[label] * (MAX_LABELS // 64))
+    assert vision_pb2.ClassifyResponse(results=[result] * 64).ByteSize() < MAX_MESSAGE_BYTES

@@ -8,6 +8,7 @@ import resource
 import struct
 import zlib
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,10 +20,13 @@ from services.vision.errors import ImageRefused
 from services.vision.formats import Unfit
 from services.vision.manifest import Preprocessing
 from services.vision.pictures import Pictures, decode, fit, normalize
+from tests.conftest import REPOSITORY
 from tests.unit.vision.files import KINDS, encoded, gradient, interlaced, png, size_of_avif, with_orientation
 
 MAX_PIXELS = 1_000_000
 SMALL = Preprocessing(resize=(16, 16))
+_ABOUT_THEM = (".md", ".json")
+PHOTOGRAPHS = sorted(each for each in (REPOSITORY / "tests/photographs").iterdir() if each.suffix not in _ABOUT_THEM)
 each_kind = pytest.mark.parametrize("kind", KINDS)
 
 
@@ -43,6 +47,11 @@ def pixels(data: bytes, needed: int = 65_535) -> np.ndarray:
 def test_a_picture_comes_out_as_it_went_in(kind: str) -> None:
     picture = gradient().quantize(256).convert("RGB") if kind == "GIF" else gradient()  # a GIF has 256 colours
     assert np.abs(pixels(encoded(picture, kind)) - np.asarray(picture)).max() <= 8
+
+
+@pytest.mark.parametrize("file", PHOTOGRAPHS, ids=lambda file: file.name)
+def test_photographs_of_all_formats_are_read(file: Path) -> None:
+    assert 200 < max(decode(file.read_bytes(), MAX_PIXELS).size) <= 512
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "I;16"])

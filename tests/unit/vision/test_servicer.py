@@ -16,6 +16,7 @@ from hedgerow.vision.v1 import vision_pb2
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput
 from services.runtime.rpc.boundary import Call
+from services.vision import outputs
 from services.vision.config import VisionSettings
 from services.vision.engine import Arrays
 from services.vision.errors import EngineFailed
@@ -77,6 +78,14 @@ async def test_one_label_is_returned_unless_more_are_requested_and_exist(
 ) -> None:
     reply = await servicer.Classify(vision_pb2.ClassifyRequest(images=images(RED), **wanted), CALL)
     assert [label.index for label in reply.results[0].labels] == given
+
+
+async def test_the_labels_of_all_images_of_a_request_are_bounded(
+    servicer: VisionServicer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outputs, "MAX_LABELS", 5)
+    with pytest.raises(InvalidInput, match="top_k: at most 2 for 2 images in one request, got 3"):
+        await servicer.Classify(vision_pb2.ClassifyRequest(images=images(RED, YELLOW), top_k=3), CALL)
 
 
 async def test_embeddings_have_unit_length(servicer: VisionServicer) -> None:
