@@ -49,7 +49,7 @@ class Degraded(Label):
     LLM_CHOICES = "llm:choices", "the model's server gave fewer answers than `n`"
     LLM_BUDGET = "llm:budget", "the budget cut the text"
     LLM_INTERRUPTED = "llm:interrupted", "the model failed in mid-answer"
-    LLM_REPLACED = "llm:replaced", "another model than the chosen one answered"
+    LLM_REPLACED = "llm:replaced", "the chosen model failed, or was slower than one of a lower tier"
     LLM_RESUMED = "llm:resumed", "another call continued the text of a model that failed"
     LLM_STALE = "llm:stale", "an expired answer from the cache"
     LLM_TEMPLATE = "llm:template", "the fixed text"

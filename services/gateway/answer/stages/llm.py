@@ -17,6 +17,7 @@ from services.gateway.generation.job import Report
 from services.gateway.generation.shared import GenerationReading
 from services.gateway.labels import Act, Degraded
 from services.runtime.errors import InvalidInput, ServiceError, TooLate, Unavailable
+from services.runtime.routing import Tier
 
 
 class LlmStage(AnswerStage):
@@ -152,13 +153,18 @@ class LlmStage(AnswerStage):
         ledger = self.context.ledger
         if report.problems and report.model:
             stage.outcome = pb.STAGE_OUTCOME_REPLACED
-            ledger.degrade(Degraded.LLM_REPLACED)
-            chosen = self.context.prior[Route].choice.model
-            if report.model != chosen:
-                ledger.changes.add(Changed.MODEL, before=chosen, after=report.model)
+        chosen = self.context.prior[Route].choice.model
+        if report.model not in ("", chosen):  # as a fallback, or because it was faster as the hedge
+            ledger.changes.add(Changed.MODEL, before=chosen, after=report.model)
+            if report.problems or self._tier(report.model) < self._tier(chosen):
+                ledger.degrade(Degraded.LLM_REPLACED)
         if report.resumed or ledger.written.prefix:
             ledger.degrade(Degraded.LLM_RESUMED)
         if not stage.detail:
             stage.detail = f"{report.model}: {tokens} tokens"
         if report.model:
             stage.detail = "; ".join(filter(None, [report.waited, *report.problems, stage.detail]))
+
+    def _tier(self, name: str) -> Tier:
+        model = self.context.backends.routes.model(name)
+        return model.tier if model else Tier.UNSPECIFIED

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from opentelemetry.trace import INVALID_SPAN
@@ -74,6 +74,7 @@ class Scene:
         senses: Media = Media(),  # noqa: B008  # it is frozen
         prompts: Prompts | None = None,
         tools: Toolbox | None = None,
+        policies: Mapping[str, object] | None = None,
         **llms: ScriptedLlm,
     ):
         self.cache = cache
@@ -85,7 +86,7 @@ class Scene:
         self.llms = llms or {"small": ScriptedLlm(text("Pa"), 0.01, finish("ris.")), "large": ScriptedLlm()}
         self.near, self.write_behind, self.quotas = L1Cache(10, 30), NotedWriteBehind(), Quotas()
         self.near.watch_began()
-        self.fleet = fleet(loop_clock, **self.llms)
+        self.fleet = fleet(loop_clock, policies, **self.llms)
         self.breaker = make_breaker(BreakerSettings(), "cache", LatencyBaseline(0.05))
         self.backends = Backends(
             cache,

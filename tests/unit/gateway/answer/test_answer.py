@@ -175,6 +175,17 @@ async def test_one_reader_may_leave_and_the_other_gets_the_whole_answer():
     assert (len(scene.llms["small"].calls), len(scene.write_behind.stored)) == (1, 1)
 
 
+@pytest.mark.parametrize(("other", "degraded"), [("large", []), ("quick", ["llm:replaced"])])
+async def test_an_answer_of_another_model_that_won_as_the_hedge_is_reported_as_one(other: str, degraded: list[str]):
+    """One of a lower tier than was wanted is degraded, and not stored."""
+    hedge = {"mode": "fixed", "delay_ms": 100, "max_share": 1, "across_models": True}
+    models = {"small": ScriptedLlm(None), other: ScriptedLlm(finish("Paris."))}
+    scene = Scene(ScriptedCache(MISS), ScriptedRoutes(tuple(models)), policies={"hedge": hedge}, **models)
+    final = await scene.final(tier=pb.TIER_QUALITY)
+    assert (final.model, list(final.degraded), len(scene.write_behind.stored)) == (other, degraded, not degraded)
+    assert [(change.what, change.before, change.after) for change in final.changes][-1] == ("model", "small", other)
+
+
 STALE = cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_MISS, stale=STORED)
 FIXED = Fallbacks(("stale", "template"), "Ask again.")
 
