@@ -33,7 +33,7 @@ class WaitLimit:
     def __init__(self, full_s: float, overload_s: float = _OVERLOAD_S):
         self._full_s, self._now_s, self._overload_s = full_s, full_s, min(full_s, overload_s)
         self._judged = float("-inf")
-        self._waiting_since = float("inf")
+        self._waiting_since = self._arrived_at = float("inf")
         self.arrived = self.shed = 0
 
     @property
@@ -51,11 +51,13 @@ class WaitLimit:
 
     def seconds(self, now: float) -> float:
         """How long a request that comes at `now`, in seconds on any clock, may wait; it counts as having come."""
-        if now - self._waiting_since >= self._full_s * _WAITING_SHARE and self._now_s > self._overload_s:
+        if now - self._arrived_at >= _FORGET * self._full_s:
+            self._judge(now, overload=False)
+        elif now - self._waiting_since >= self._full_s * _WAITING_SHARE and self._now_s > self._overload_s:
             self._judge(now, overload=True)
         elif now - self._judged >= self._full_s and self.arrived >= _MIN_ARRIVALS:
             self._judge(now, overload=self.shed > self.arrived * _OVERLOAD_SHARE)
-        self.arrived += 1
+        self._arrived_at, self.arrived = now, self.arrived + 1
         return self._now_s
 
     def _judge(self, now: float, *, overload: bool) -> None:

@@ -31,6 +31,14 @@ def test_a_wait_limit_is_judged_again_only_after_a_full_wait():
     assert limit.seconds(1_000.2) == 0.2
 
 
+@pytest.mark.parametrize(("quiet_s", "wait_s"), [(0.9, 0.005), (1.1, 0.2)])
+def test_an_overload_ends_where_no_request_has_come_for_five_full_waits(quiet_s: float, wait_s: float):
+    limit = after(100, 100)
+    limit.arrived, limit.shed = 100, 100  # since it was judged
+    assert limit.seconds(1_000 + quiet_s) == wait_s
+    assert limit.overloaded(1_000 + quiet_s) is (wait_s < 0.2)
+
+
 @given(st.lists(st.tuples(st.floats(0, 1), st.integers(0, 50), st.integers(0, 50)), max_size=30))
 def test_a_wait_limit_is_never_more_than_the_full_wait(steps):
     limit, now = WaitLimit(0.2), 0.0
