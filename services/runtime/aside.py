@@ -22,6 +22,7 @@ from traceback import clear_frames
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
+from services.runtime.errors import TooLate
 from services.runtime.policy.fair_slots import FairTurns
 from services.runtime.policy.fair_thread import FairThread
 
@@ -68,11 +69,15 @@ def size_in(body: bytes) -> int:
     return max(size, LARGE_BYTES + 1) if len(body) > _LONG_BYTES else size
 
 
-async def aside(tenant: str, size: int, work: Callable[[], T]) -> T:
+async def aside(tenant: str, size: int, work: Callable[[], T], within_s: float | None = None) -> T:
     """The result of `work` on about `size` bytes of a tenant's, which does not keep the event loop for long. Raises
-    `Exhausted` where 10,000 large ones wait."""
+    `Exhausted` where 10,000 large ones wait, and `TooLate` for a large one that is not done `within_s` seconds."""
     if size > LARGE_BYTES:
-        return await _thread.run(tenant, partial(_yielding, work))
+        try:
+            async with asyncio.timeout(within_s):
+                return await _thread.run(tenant, partial(_yielding, work))
+        except TimeoutError:
+            raise TooLate("no time is left: the request is large, and others were read before it") from None
     if size > MEDIUM_BYTES:
         await give_way(tenant)
     return work()

@@ -33,7 +33,7 @@ async def own_words(context: RequestContext, changed: Collection[str]) -> chat_p
     if not (changed or masked_texts or _is_rewritten(context)):
         return request.original
     changing = partial(_changed, context, request.original, changed, masked_texts)
-    return await aside(context.tenant.name, size_in(request.original.body), changing)
+    return await aside(context.tenant.name, size_in(request.original.body), changing, context.ledger.remaining())
 
 
 def _changed(

@@ -56,7 +56,7 @@ class GuardStage(AnswerStage):
         context, ledger = self.context, self.context.ledger
         original = context.question.request.original
         unread: Callable[[], _Fields] = partial(list, unread_texts(original, context.privacy.looked_at_also))
-        fields = await aside(context.tenant.name, _size_of_unread(original), unread)
+        fields = await aside(context.tenant.name, _size_of_unread(original), unread, ledger.remaining())
         stage = ledger.begin(self.name)  # now: a client that left meanwhile would leave its span open
         deadline = Deadline.after(stage.budget_s, ledger.clock)
         looking = _Request(context, self._checks, stage, deadline, fields)

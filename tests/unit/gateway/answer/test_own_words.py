@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +14,9 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.settings.guard import GuardSettings
-from services.runtime.errors import InvalidInput, Unavailable
+from services.runtime.aside import LARGE_BYTES, aside, size_of
+from services.runtime.errors import InvalidInput, TooLate, Unavailable
+from tests.clock import loop_clock
 from tests.unit.gateway.answer.scene import ACME, Scene
 from tests.unit.gateway.scripted import ScriptedLlm, finish, text
 from tests.unit.gateway.scripted_media import ScriptedAudio, ScriptedVision, senses
@@ -75,6 +79,21 @@ async def test_a_picture_without_labels_in_time_is_not_sent_to_a_model_without_v
     await scene.final(images=[pb.Image(data=b"png")], original=words(top_p=0.5))
     (asked,) = scene.llms["small"].requests
     assert sent(asked) == {"top_p": 0.5}
+
+
+async def test_a_large_request_that_waits_for_others_ends_with_its_budget():
+    done, scene = threading.Event(), Scene(senses=senses(ScriptedVision(pause_s=9)), small=ScriptedLlm(*ANSWER))
+    large = words(items=[{}] * (LARGE_BYTES // size_of(1) + 1))
+    other = asyncio.create_task(aside("other", LARGE_BYTES + 1, lambda: done.wait(60)))
+    await asyncio.sleep(0)
+    began = loop_clock()
+    try:
+        with pytest.raises(TooLate, match="the request is large"):
+            await scene.final(images=[pb.Image(data=b"png")], original=large)
+    finally:
+        done.set()
+        other.cancel()
+    assert loop_clock() - began == pytest.approx(0.99)
 
 
 async def test_a_recording_without_a_transcript_in_time_is_not_sent_to_a_model():

@@ -38,7 +38,7 @@ def sizes_aside(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> list[int
     """The sizes of the work that a module has done `aside`."""
     sizes = list[int]()
 
-    async def aside(tenant: str, size: int, work: Callable[[], object]) -> object:
+    async def aside(tenant: str, size: int, work: Callable[[], object], within_s: float) -> object:
         sizes.append(size)
         return work()
 
