@@ -57,6 +57,7 @@ class Answer:
             await context.writer.arrived()
             raise
         except asyncio.CancelledError:
+            await self._stop()  # then it is known what they have cost
             ledger.dropped()
             raise
         finally:

@@ -11,13 +11,14 @@ from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer.plan import Stage, make_plan
+from services.gateway.answer.registry import STAGES
 from services.gateway.answer.results import Done
 from services.gateway.answer.stages.cache.stage import CacheStage
 from services.gateway.answer.stages.stage import AnswerStage, Work
 from tests.clock import loop_clock
 from tests.unit.gateway.answer.scene import EXACT, MISS, Scene
 from tests.unit.gateway.reading import sent_by
-from tests.unit.gateway.scripted import ScriptedCache
+from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, text
 
 pytestmark = pytest.mark.paused
 
@@ -84,6 +85,19 @@ async def test_a_stage_does_not_wait_for_the_caches_word_either():
     assert started["prompt"] - began == pytest.approx(0.15)
     assert over == pytest.approx(0.4)
     assert final.cache.verdict == pb.CACHE_VERDICT_MISS
+
+
+async def test_a_client_that_leaves_pays_for_a_model_that_was_asked_beside_another_stage():
+    scene = Scene(small=ScriptedLlm(text("Pa"), None))
+    answer = scene.answer()
+    answer._stages = {**STAGES, "own": beside("own", 9, {})}
+    own = [planned.stage for planned in answer._ledger.plan.slices]
+    answer._ledger.plan = make_plan([*own, Stage("own", 0.5, 1e9)], 1_000)
+    asked = asyncio.create_task(answer.give())
+    await asyncio.sleep(0.1)
+    asked.cancel()
+    await asyncio.wait({asked})
+    assert scene.billed == [7 + 1]  # an estimate of the prompt, and a token
 
 
 async def test_a_stored_answer_waits_for_the_guard_that_looks_longer():
