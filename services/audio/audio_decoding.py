@@ -8,7 +8,7 @@ samples are counted, in pieces of about a second.
 Detected damage is refused: a WAV that is shorter than its header says, an Ogg file that ends within a page, a FLAC or
 Ogg file with lost frames or pages (FFmpeg skips those with a wrong checksum, so the audio is shorter than declared). A
 WAV that was written to a pipe (length 0 or the largest possible) and an MP3 file, which declares no length, end at
-their last byte.
+their last byte. Bytes of an MP3 that are no frame, such as a tag behind its frames, are left out, as players do.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import av
 import av.error
 import numpy as np
 
+from services.audio.frames import OPUS_RATE
 from services.audio.resample import Resampler
 from services.audio.speech import RATE, Audio
 from services.runtime.errors import InvalidInput
@@ -84,9 +85,9 @@ class Decoding:
         self._stream = self._audio_stream()
         context = self._stream.codec_context
         self.rate_hz, self.channels = int(context.sample_rate), int(context.channels)
-        self._declared_s = float(self._stream.duration * self._stream.time_base) if self._stream.duration else 0.0
+        self._declared_s = self._declared()
         self._check_header()
-        self._frames: Iterator[Any] = self._container.decode(self._stream)
+        self._frames = self._decoded()
         self._resampler = Resampler(self.rate_hz, "data")
         # Unwritten memory is not allocated, so an array for the longest recording costs nothing.
         longest_s = min(limits.max_duration_s, limits.max_pcm_bytes / (4 * self.rate_hz * self.channels))
@@ -101,6 +102,21 @@ class Decoding:
             allowed = {"wav": "PCM, float, µ-law or A-law samples", "ogg": "Opus"}.get(self._demuxer, "audio")
             raise InvalidInput("data", f"{_NAMES[self._demuxer]} with {allowed}", codec)
         return streams[0]
+
+    def _declared(self) -> float:
+        """How long the file says it is, in seconds; 0 where it does not. Of Opus, without the beginning that is decoded
+        and not played (RFC 7845, 4.2): often 6.5 ms, and 80 ms where a file was cut."""
+        length_s = float(self._stream.duration * self._stream.time_base) if self._stream.duration else 0.0
+        head = (self._stream.codec_context.extradata or b"") if self._demuxer == "ogg" else b""
+        return length_s - int.from_bytes(head[10:12], "little") / OPUS_RATE
+
+    def _decoded(self) -> Iterator[Any]:
+        for packet in self._container.demux(self._stream):
+            try:
+                yield from packet.decode()
+            except av.error.InvalidDataError:
+                if self._demuxer != "mp3":
+                    raise
 
     def _check_header(self) -> None:
         if not MIN_RATE <= self.rate_hz <= MAX_RATE:
@@ -176,10 +192,17 @@ def _find_format(data: bytes) -> str:
         return "flac"
     if data[:4] == b"OggS":
         return "ogg"
+    if data[:3] == b"ID3" and data[10 + _tag_bytes(data) :][:4] == b"fLaC":
+        return "flac"
     # An MPEG frame begins with 11 bits set, a version, and layer III (01).
     if data[:3] == b"ID3" or (len(data) > 1 and data[0] == 0xFF and data[1] & 0xE6 == 0xE2):
         return "mp3"
     raise InvalidInput("data", FORMATS, f"bytes that begin {data[:4].hex()}")
+
+
+def _tag_bytes(data: bytes) -> int:
+    """The bytes of an ID3 tag behind its head: seven bits in each of four bytes."""
+    return sum((byte & 127) << shift for byte, shift in zip(data[6:10], (21, 14, 7, 0), strict=False))
 
 
 def _refuse_cut_wav(data: bytes) -> None:

@@ -79,6 +79,14 @@ def hours_of_silence(hours: float, claimed_s: float | None = None) -> bytes:
     return b"".join(pages)
 
 
+def with_pre_skip(file: bytes, samples: int) -> bytes:
+    """An Ogg Opus file that says that so many samples at its beginning are not to be played."""
+    head = bytearray(file[:47])
+    head[38:40], head[22:26] = struct.pack("<H", samples), bytes(4)
+    head[22:26] = struct.pack("<I", _crc(head))
+    return bytes(head) + file[47:]
+
+
 def _page(granule: int, number: int, packets: list[bytes], flags: int) -> bytes:
     lacing = bytes(len(packet) for packet in packets)
     head = struct.pack("<4sBBqIIIB", b"OggS", 0, flags, granule, 1, number, 0, len(lacing)) + lacing

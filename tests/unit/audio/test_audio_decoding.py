@@ -15,7 +15,7 @@ from services.audio.audio_decoding import DecodedRecording, Decoding, RecordingL
 from services.audio.recordings import RecordingDecoder, gathered
 from services.runtime.errors import InvalidInput
 from tests.examples import examples
-from tests.unit.audio.sounds import encoded, hours_of_silence, is_tone, tone, wav_claiming, written
+from tests.unit.audio.sounds import encoded, hours_of_silence, is_tone, tone, wav_claiming, with_pre_skip, written
 
 LIMITS = RecordingLimits(max_duration_s=60, max_pcm_bytes=64 * 1024 * 1024)
 CORPUS = {
@@ -72,6 +72,8 @@ WRITTEN = {
     **{f"to a pipe, {length:#x}": wav_claiming(16_000, length) for length in (0, 0xFFFFFFFF, 0x7FFFFFFF)},
     "chunks before the samples": encoded(1)[:36] + NOTE + encoded(1)[36:],
     "an ID3 tag before an MP3": ID3 + encoded(1, 16_000, 1, "MP3", "MPEG_LAYER_III"),
+    "an ID3 tag before a FLAC": ID3 + encoded(1, form="FLAC"),
+    "words behind an MP3": encoded(1, 16_000, 1, "MP3", "MPEG_LAYER_III") + b"LYRICSBEGININD0000200000031LYRICS200",
 }
 
 
@@ -94,6 +96,11 @@ def test_ogg_opus_decodes_to_the_same_sound_and_always_has_48_khz(channels: int)
     assert (recording.format, recording.rate_hz, recording.channels) == ("OGG/OPUS", 48_000, channels)
     assert abs(recording.duration_s - 1) < 0.02
     assert is_tone(recording.audio)
+
+
+def test_ogg_opus_whose_beginning_is_not_played_is_whole():
+    recording = decode(with_pre_skip(encoded(1, 48_000, 1, "OGG", "OPUS"), 3_840))
+    assert 0.9 < recording.duration_s < 0.95
 
 
 def test_channels_are_mixed_to_their_mean():
@@ -126,7 +133,7 @@ REFUSED = {
         for name in ("wav", "wav float", "flac", "opus")
     },
     "a FLAC checksum": (flipped(encoded(1, 48_000, 2, "FLAC")), "1.00 s, as it says of itself, got 0.9"),
-    "an Ogg checksum": (flipped(encoded(20, 48_000, 1, "OGG", "OPUS")), "20.01 s, as it says of itself"),
+    "an Ogg checksum": (flipped(encoded(20, 48_000, 1, "OGG", "OPUS")), "20.00 s, as it says of itself"),
     **{str(wrong): (with_float(wrong), "numbers of at most 8") for wrong in (np.nan, np.inf, -np.inf, 32_000.0)},
 }
 
