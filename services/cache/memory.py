@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -231,8 +231,12 @@ class Memory:
         partitions: defaultdict[bytes, list[str]] = defaultdict(list)
         for entry in gone:
             partitions[entry.partition].append(entry.key)
+        if partitions and self._vectors is not None:
+            self._on_vectors_thread(partial(self._leave_index, partitions))
+
+    def _leave_index(self, partitions: Mapping[bytes, Collection[str]]) -> None:
         for partition, keys in partitions.items():
-            self._on_vectors_thread(partial(self._index, partition, keys))
+            self._index(partition, keys)
 
     def _on_vectors_thread(self, work: Callable[[], T]) -> asyncio.Future[T]:
         """Queued at once, so that changes reach the index in the order they were made."""

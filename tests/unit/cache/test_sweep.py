@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from unittest.mock import patch
 
+import numpy as np
 import pytest
 
 from services.cache.database import Database, Statement
@@ -20,6 +22,8 @@ from services.cache.vectors import VectorIndex
 from services.cache.watch import Watchers
 from tests.stores import at_work
 from tests.unit.cache.conftest import DIMENSION, Clock
+
+ALL = Removal(tenant="acme")
 
 
 class Recording(Database):
@@ -129,3 +133,21 @@ async def test_samples_are_written_once_and_later_ones_with_the_next_write(
 
 def tenants(file: Database) -> set[str]:
     return {traffic.name for traffic, _ in file.verified("cosine")}
+
+
+@pytest.mark.parametrize("ends", [lambda memory: memory.expire(2_000_000), lambda memory: memory.remove(ALL)])
+async def test_many_conversations_that_go_at_once_are_one_job_of_the_index(
+    memory: Memory, ends: Callable[[Memory], object]
+) -> None:
+    vector = np.eye(1, DIMENSION, dtype=np.float32)[0]
+    for number in range(9):
+        entry = an_entry(f"{number}")
+        entry.partition = b"%d" % number  # as each conversation has its own
+        memory.put(entry, vector)
+    await memory.settled()
+    with patch.object(memory._vectors_thread, "submit", wraps=memory._vectors_thread.submit) as submit:
+        ends(memory)
+    assert submit.call_count == 1
+    await memory.settled()
+    assert memory._vectors is not None
+    assert len(memory._vectors) == 0
