@@ -26,7 +26,10 @@ from services.runtime.letters import UNSPACED
 
 FULL = 3_000  # frames of 10 ms in the window that Whispers are trained on
 FRAMES_PER_S = 100
-_TOKENS_PER_S, _TOKENS = 15, 16  # no speech has more
+_TOKENS_PER_S, _TOKENS = 15, 16  # no speech has more, but for that of some languages
+# Languages whose letters take one to three tokens each: fast speech in Malayalam has 39 a second, in Burmese more.
+_SEVERAL_A_LETTER = frozenset("am as bn bo gu hi hy ka km kn lo ml mr my ne pa sa si te".split())  # noqa: SIM905  # short
+_SEVERAL_PER_S = 50
 _TOO_REPETITIVE, _TOO_UNSURE, _NO_SPEECH = 2.4, -1.0, 0.6  # OpenAI's thresholds, faster-whisper's defaults
 _OPENING, _CLOSING = "\"'“¿([{-", "\"'.。,，!！?？:：”)]}、"  # faster-whisper's lists
 Features = NDArray[np.float32]  # (mel bands, frames)
@@ -91,7 +94,7 @@ class SpeechDecoder:
     def decode(self, windows: Sequence[Encoded], tokenizer: Tokenizer, beam: int = 1) -> list[Decoded]:
         """The tokens of windows of one length."""
         prompt = self._model.get_prompt(tokenizer, [], without_timestamps=True)
-        most = _TOKENS + _TOKENS_PER_S * max(window.frames for window in windows) // FRAMES_PER_S
+        most = most_tokens(max(window.frames for window in windows), tokenizer.language_code)
         results = self._model.model.generate(
             self._outputs(windows),
             [prompt] * len(windows),
@@ -144,6 +147,12 @@ class SpeechDecoder:
         return Decoded(
             tokens, logprob, result.no_speech_prob, get_compression_ratio(text) if text else 1.0, len(tokens) >= most
         )
+
+
+def most_tokens(frames: int, language: str) -> int:
+    """The most tokens that a text of this language may have for so much audio. A decoder in a loop ends there."""
+    per_s = _SEVERAL_PER_S if language in _SEVERAL_A_LETTER else _TOKENS_PER_S
+    return _TOKENS + per_s * frames // FRAMES_PER_S
 
 
 def words_of(found: list[dict[str, Any]], *, spaced: bool) -> tuple[Word, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from services.audio.speech import Segment, Word, written
-from services.audio.whisper_parts import words_of
+from services.audio.whisper_parts import most_tokens, words_of
 from services.audio.wire import segment
 from tests.unit.audio.voices import said
 
@@ -37,3 +37,15 @@ def test_texts_in_a_row_are_parted_as_their_words_are() -> None:
     assert written(said("It", "rains.")) + written(said("Really.")) == " It rains. Really."
     one, other = Word("你好。", 0, 1, joined=True), Word("世界。", 1, 2, joined=True)
     assert written([one]) + written([other]) == "你好。世界。"
+
+
+@pytest.mark.parametrize(
+    ("language", "seconds", "tokens"),
+    [("ml", 4.8, 188), ("te", 5.6, 176), ("bn", 5.3, 155), ("hi", 3.9, 82), ("ta", 5.2, 85), ("de", 4.4, 23)],
+)
+def test_a_sentence_spoken_fast_has_no_more_tokens_than_its_language_may(language: str, seconds: float, tokens: int):
+    assert tokens < most_tokens(round(seconds * 100), language)
+
+
+def test_a_loop_of_the_decoder_ends_where_speech_would():
+    assert most_tokens(500, "en") == 91
