@@ -7,7 +7,7 @@ import sys
 import threading
 
 
-def give_way(nice: int) -> None:
+def lower_priority(nice: int) -> None:
     """Have the calling thread, and the threads that it starts, run when others leave time. Where all cores are busy it
     gets a third of another's time with a `nice` of 5, and a thirtieth with 15. On Linux priorities are the threads';
     elsewhere they are the process's, and stay as they are."""

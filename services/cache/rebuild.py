@@ -20,7 +20,7 @@ from services.cache.centroids import centroids
 from services.cache.device import CPU, Device
 from services.cache.ivf_index import Block, Lists, scan_on_one_core
 from services.cache.partition import Partition
-from services.cache.priority import give_way
+from services.cache.priority import lower_priority
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -100,4 +100,4 @@ class Rebuilds:
 
 def _begin() -> None:
     scan_on_one_core()
-    give_way(_NICE)
+    lower_priority(_NICE)

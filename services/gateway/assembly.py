@@ -16,7 +16,7 @@ from services.gateway.answer.backends import Backends, Fallbacks, Prompts
 from services.gateway.answer.stages.cache.l1 import L1Cache
 from services.gateway.answer.stages.cache.verification import CacheVerification
 from services.gateway.answer.stages.cache.write_behind import WriteBehind
-from services.gateway.answer.stages.summaries import Summaries
+from services.gateway.answer.summaries import Summaries
 from services.gateway.config import GatewaySettings
 from services.gateway.generation.shared import Shared
 from services.gateway.generation.stack import make_stack

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from prometheus_client import Histogram
 
 from services.cache.engines import Engine
-from services.cache.priority import give_way
+from services.cache.priority import lower_priority
 from services.cache.scheduler import Job, Scheduler
 from services.cache.vectors import Vector
 from services.runtime.errors import Faulty
@@ -73,7 +73,7 @@ class BackgroundEmbedder:
 
 async def _start_engine(load: Callable[[], Engine]) -> Engine:
     """An engine whose threads have low priority too: they inherit it from the thread that starts them."""
-    with ThreadPoolExecutor(1, "snippets", give_way, (_NICE,)) as thread:
+    with ThreadPoolExecutor(1, "snippets", lower_priority, (_NICE,)) as thread:
         return await asyncio.get_running_loop().run_in_executor(thread, load)
 
 

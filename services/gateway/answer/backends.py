@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from services.gateway.answer.stages.cache.l1 import L1Cache
 from services.gateway.answer.stages.cache.verification import CacheVerification
 from services.gateway.answer.stages.cache.write_behind import WriteBehind
-from services.gateway.answer.stages.summaries import Summaries
+from services.gateway.answer.summaries import Summaries
 from services.gateway.config import TEMPLATE
 from services.gateway.generation.shared import Shared
 from services.gateway.output_validation.forms import Forms

@@ -22,7 +22,7 @@ from services.gateway.answer.ledger import Running
 from services.gateway.answer.prompt_builder import unplace_pictures
 from services.gateway.answer.results import Route
 from services.gateway.answer.stages.stage import AnswerStage, Work
-from services.gateway.answer.stages.summaries import NOTE
+from services.gateway.answer.summaries import NOTE
 from services.gateway.labels import Act, Degraded
 from services.gateway.prompt import window
 from services.gateway.prompt.compression import compressed

@@ -15,7 +15,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.answer.stages.cache.verification import CacheVerification
-from services.gateway.answer.stages.summaries import Summaries
+from services.gateway.answer.summaries import Summaries
 from services.gateway.settings.generation import JudgeSettings
 from services.gateway.settings.prompt import PromptSettings
 from services.runtime.errors import Exhausted, InvalidInput, ServiceError, Unavailable

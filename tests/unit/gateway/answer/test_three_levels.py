@@ -12,7 +12,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.options import Budget, note_asked, with_token_limit
 from services.gateway.answer.backends import Prompts
-from services.gateway.answer.stages.summaries import Summaries
+from services.gateway.answer.summaries import Summaries
 from services.gateway.decisions import Changed, describe
 from services.gateway.settings.prompt import PromptSettings
 from tests.unit.gateway.admission.tenants_file import tenant

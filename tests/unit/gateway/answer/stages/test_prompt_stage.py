@@ -8,7 +8,7 @@ from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer.backends import Prompts
-from services.gateway.answer.stages.summaries import NOTE, Summaries
+from services.gateway.answer.summaries import NOTE, Summaries
 from services.gateway.labels import Degraded
 from services.gateway.settings.prompt import PromptSettings, SystemPromptSettings
 from services.runtime.errors import ContextExceeded, NotSupported, TooLate

@@ -7,8 +7,8 @@ from unittest.mock import AsyncMock, Mock
 
 import pytest
 
-from services.gateway.answer.stages import summaries
-from services.gateway.answer.stages.summaries import Summaries
+from services.gateway.answer import summaries
+from services.gateway.answer.summaries import Summaries
 from services.gateway.prompt import window
 from services.gateway.settings.prompt import PromptSettings
 from tests.unit.gateway.admission.tenants_file import tenant
