@@ -16,7 +16,7 @@ from prometheus_client import Counter, Gauge
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
-from services.gateway.admission.question import Question, estimated_tokens
+from services.gateway.admission.question import Question, estimated_recording_tokens
 from services.gateway.admission.quota import CONVERSATION, REQUEST, Claim, QuotaExceeded, Quotas, Reservation
 from services.gateway.admission.shared_quotas import SharedQuotas
 from services.gateway.decisions import decided
@@ -197,7 +197,7 @@ class AdmissionControl:
 def _tokens(question: Question) -> int:
     """The tokens that a request's answers may cost, its recording included."""
     request = question.request
-    audio_tokens = estimated_tokens(request.audio.data) if question.audio else 0
+    audio_tokens = estimated_recording_tokens(request.audio.data) if question.audio else 0
     return (
         audio_tokens
         + question.prompt_tokens

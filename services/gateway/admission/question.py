@@ -48,7 +48,7 @@ def read_model(request: pb.GenerateRequest, known: ModelNames) -> None:
     request.model = ""
 
 
-def estimated_tokens(file: bytes) -> int:
+def estimated_recording_tokens(file: bytes) -> int:
     """An estimate by the length in bytes. It is reserved at first, and charged where the client leaves before the
     length in seconds is known."""
     return recording_tokens(len(file) / (_PCM_BYTES_PER_S if file.startswith(b"RIFF") else _PACKED_BYTES_PER_S))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class StageClaim:
     """A stage and its claim on the budget: `share` of the whole (0 to 1), never more than `cap_ms`."""
 
     name: str
@@ -28,7 +28,7 @@ class Slice:
     """The guaranteed budget of a stage in milliseconds, and its latest start. However late the stage starts, it ends by
     `ends_ms`."""
 
-    stage: Stage
+    stage: StageClaim
     budget_ms: float
     starts_ms: float
     ends_ms: float
@@ -48,7 +48,7 @@ class Plan:
 
 
 def make_plan(
-    stages: Sequence[Stage], budget_ms: float, *, floor_share: float = 0.0, first_text_ms: float = float("inf")
+    stages: Sequence[StageClaim], budget_ms: float, *, floor_share: float = 0.0, first_text_ms: float = float("inf")
 ) -> Plan:
     """Split `budget_ms`. `stages` are in dependency order; each `after` names earlier ones. Optional stages end when
     `floor_share` of the budget is left: that much is for what is required."""

@@ -16,7 +16,7 @@ import grpc
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question
 from services.gateway.answer.backends import Backends
-from services.gateway.answer.plan import Stage
+from services.gateway.answer.plan import StageClaim
 from services.gateway.answer.stages.agent import AgentStage
 from services.gateway.answer.stages.cache.stage import CacheStage
 from services.gateway.answer.stages.cascade import CascadeStage
@@ -57,7 +57,7 @@ def planned(
 
 def claims(
     budgets: StageBudgets, wanted: Sequence[Planned], known: Mapping[str, type[AnswerStage]] = STAGES
-) -> tuple[Stage, ...]:
+) -> tuple[StageClaim, ...]:
     """The budget claims of these stages, and the dependencies between them.
 
     A recording is the question, and then required, or context for a written one, and then optional. The cache waits for
@@ -69,10 +69,10 @@ def claims(
 
 def _claim(
     stage: type[AnswerStage], budgets: StageBudgets, beside: Sequence[type[AnswerStage]], *, required: bool
-) -> Stage:
+) -> StageClaim:
     budget = getattr(budgets, stage.name, stage.budget)
     after = tuple(each.name for each in beside if each.name in stage.after or stage.name in each.before)
-    return Stage(stage.name, budget.share, budget.cap_ms, required, after)
+    return StageClaim(stage.name, budget.share, budget.cap_ms, required, after)
 
 
 class BadStage(Exception):

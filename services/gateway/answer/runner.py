@@ -16,7 +16,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.quota import JointReservation, Reservation
 from services.gateway.answer.context import RequestContext
 from services.gateway.answer.event_writer import Send
-from services.gateway.answer.plan import Stage
+from services.gateway.answer.plan import StageClaim
 from services.gateway.answer.registry import STAGES
 from services.gateway.answer.results import Done, Result
 from services.gateway.answer.stages.stage import AnswerStage, Work
@@ -94,7 +94,7 @@ class Answer:
     async def _run_stages(self) -> None:
         """Start each stage when the stages that it waits for have ended, until one has finished the answer; then run
         the closing stages."""
-        waiting, closing, ended = list[Stage](), list[Stage](), set[str]()
+        waiting, closing, ended = list[StageClaim](), list[StageClaim](), set[str]()
         for planned in self._ledger.plan.slices:
             (closing if self._stages[planned.stage.name].closing else waiting).append(planned.stage)
         while not self._context.prior.get(Done):

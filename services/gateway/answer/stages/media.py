@@ -16,7 +16,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.vision.v1 import vision_pb2
 from services.gateway.admission.identity import Tenant
-from services.gateway.admission.question import Question, estimated_tokens, recording_tokens
+from services.gateway.admission.question import Question, estimated_recording_tokens, recording_tokens
 from services.gateway.answer.backends import Backends
 from services.gateway.answer.context import RequestContext
 from services.gateway.answer.ledger import Running
@@ -136,7 +136,7 @@ class AudioStage(_MediaStage):
             self.context.ledger.billed_tokens += tokens - charged
             charged = tokens
 
-        charge(estimated_tokens(recording))
+        charge(estimated_recording_tokens(recording))
         try:
             yield charge
         except (Unavailable, Exhausted, InvalidInput):

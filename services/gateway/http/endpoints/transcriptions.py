@@ -13,7 +13,7 @@ from starlette.datastructures import FormData, Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
 from hedgerow.audio.v1 import audio_pb2
-from services.gateway.admission.question import estimated_tokens, recording_tokens
+from services.gateway.admission.question import estimated_recording_tokens, recording_tokens
 from services.gateway.http import sse
 from services.gateway.http.endpoints.endpoint_admission import Admitted, EndpointAdmission
 from services.gateway.http.errors import NotJson, NotOffered
@@ -131,7 +131,7 @@ class Transcriptions:
                 exchange,
                 beat if streamed else None,
                 self._admission.settings.transcription_budget_ms,
-                tokens=estimated_tokens(form.file),
+                tokens=estimated_recording_tokens(form.file),
             ) as admitted,
             aclosing(_transcribed(self._audio, form, options, admitted)) as replies,
         ):

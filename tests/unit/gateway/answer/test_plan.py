@@ -10,13 +10,13 @@ from opentelemetry.trace import INVALID_SPAN
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.question import Question
 from services.gateway.answer.ledger import Ledger
-from services.gateway.answer.plan import Stage, make_plan
+from services.gateway.answer.plan import StageClaim, make_plan
 from services.gateway.answer.registry import STAGES, claims
 from services.gateway.settings.answer_time import StageBudget, StageBudgets
 from tests.clock import PausedClock
 
 
-def stages_of(*optional: str, budgets: StageBudgets = StageBudgets()) -> tuple[Stage, ...]:  # noqa: B008  # it is frozen
+def stages_of(*optional: str, budgets: StageBudgets = StageBudgets()) -> tuple[StageClaim, ...]:  # noqa: B008  # it is frozen
     """The stages of an answer with these, the router and the model."""
     names = [name for name in STAGES if name in (*optional, "router", "llm")]
     return claims(budgets, [(name, name in ("audio", "llm")) for name in names])
@@ -41,7 +41,7 @@ def test_a_cap_holds_a_share_down():
 
 @given(budget_ms=st.floats(1, 1e6), first=CLAIMS, second=CLAIMS, third=CLAIMS)
 def test_slices_along_any_path_never_exceed_the_budget(budget_ms, first, second, third):
-    stages = (Stage("a", *first), Stage("b", *second), Stage("c", *third, after=("a", "b")))
+    stages = (StageClaim("a", *first), StageClaim("b", *second), StageClaim("c", *third, after=("a", "b")))
     plan = make_plan(stages, budget_ms)
     assert all(planned.budget_ms >= 0 for planned in plan.slices)
     for before in ("a", "b"):
@@ -95,9 +95,9 @@ def test_a_recording_is_required_where_it_is_the_question(role: str, required: b
 
 def test_an_optional_stage_that_starts_late_ends_where_the_floor_begins():
     stages = (
-        Stage("a", 0.2, 1e9, True),
-        Stage("optional", 0.5, 1e9, False, ("a",)),
-        Stage("llm", 1, 1e9, True, ("optional",)),
+        StageClaim("a", 0.2, 1e9, True),
+        StageClaim("optional", 0.5, 1e9, False, ("a",)),
+        StageClaim("llm", 1, 1e9, True, ("optional",)),
     )
     clock = PausedClock()
     ledger = Ledger(make_plan(stages, 1_000, floor_share=0.3), INVALID_SPAN, 0.0, clock=clock)
@@ -125,9 +125,9 @@ def test_stages_that_overrun_or_end_early_leave_every_stage_within_the_budget_an
             ends[stage.name] = started + budget_s * rng.choice((0.1, 1, 1.2))  # one in three overruns
 
 
-def _drawn(rng: random.Random) -> list[Stage]:
-    stages = list[Stage]()
+def _drawn(rng: random.Random) -> list[StageClaim]:
+    stages = list[StageClaim]()
     for number in range(rng.randint(1, 6)):
         after = tuple(stage.name for stage in stages if rng.random() < 0.4)
-        stages.append(Stage(str(number), rng.random(), rng.choice((10, 100, 1e9)), rng.random() < 0.3, after))
+        stages.append(StageClaim(str(number), rng.random(), rng.choice((10, 100, 1e9)), rng.random() < 0.3, after))
     return stages

@@ -10,7 +10,7 @@ import pytest
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.answer.plan import Stage, make_plan
+from services.gateway.answer.plan import StageClaim, make_plan
 from services.gateway.answer.registry import STAGES
 from services.gateway.answer.results import Done
 from services.gateway.answer.stages.cache.stage import CacheStage
@@ -55,11 +55,13 @@ class Last(AnswerStage):
         return Done(chat_pb2.FINISH_REASON_STOP)
 
 
-async def ended(stages: Mapping[str, type[AnswerStage]], plan: list[Stage], scene: Scene) -> tuple[float, pb.Final]:
+async def ended(
+    stages: Mapping[str, type[AnswerStage]], plan: list[StageClaim], scene: Scene
+) -> tuple[float, pb.Final]:
     """When it was over, in seconds, and its last event."""
     answer, began = scene.answer(), loop_clock()
     answer._stages = {**stages, "last": Last}
-    answer._ledger.plan = make_plan([*plan, Stage("last", 1, 1e9)], 2_000)
+    answer._ledger.plan = make_plan([*plan, StageClaim("last", 1, 1e9)], 2_000)
     events = [event async for message in sent_by(answer.give) for event in message.events]
     return loop_clock() - began, events[-1].final
 
@@ -67,7 +69,11 @@ async def ended(stages: Mapping[str, type[AnswerStage]], plan: list[Stage], scen
 async def test_a_stage_does_not_wait_for_one_that_it_does_not_need():
     started: dict[str, float] = {}
     stages = {name: beside(name, s, started) for name, s in (("vision", 0.3), ("guard", 0.05), ("tools", 0.2))}
-    plan = [Stage("vision", 0.4, 1e9), Stage("guard", 0.1, 1e9), Stage("tools", 0.4, 1e9, False, ("guard",))]
+    plan = [
+        StageClaim("vision", 0.4, 1e9),
+        StageClaim("guard", 0.1, 1e9),
+        StageClaim("tools", 0.4, 1e9, False, ("guard",)),
+    ]
     began = loop_clock()
     over, _ = await ended(stages, plan, Scene())
     assert started["tools"] - began == pytest.approx(0.05)
@@ -77,8 +83,12 @@ async def test_a_stage_does_not_wait_for_one_that_it_does_not_need():
 async def test_a_stage_does_not_wait_for_the_caches_word_either():
     started: dict[str, float] = {}
     stages = {"guard": beside("guard", 0.05, started), "cache": CacheStage, "tools": beside("tools", 0.1, started)}
-    plan = [Stage("guard", 0.1, 1e9), Stage("cache", 0.4, 1e9), Stage("tools", 0.4, 1e9, False, ("guard",))]
-    plan.append(Stage("prompt", 0.1, 1e9, False, ("tools",)))
+    plan = [
+        StageClaim("guard", 0.1, 1e9),
+        StageClaim("cache", 0.4, 1e9),
+        StageClaim("tools", 0.4, 1e9, False, ("guard",)),
+    ]
+    plan.append(StageClaim("prompt", 0.1, 1e9, False, ("tools",)))
     stages["prompt"] = beside("prompt", 0.1, started)
     began = loop_clock()
     over, final = await ended(stages, plan, Scene(Slow(MISS)))
@@ -92,7 +102,7 @@ async def test_a_client_that_leaves_pays_for_a_model_that_was_asked_beside_anoth
     answer = scene.answer()
     answer._stages = {**STAGES, "own": beside("own", 9, {})}
     own = [planned.stage for planned in answer._ledger.plan.slices]
-    answer._ledger.plan = make_plan([*own, Stage("own", 0.5, 1e9)], 1_000)
+    answer._ledger.plan = make_plan([*own, StageClaim("own", 0.5, 1e9)], 1_000)
     asked = asyncio.create_task(answer.give())
     await asyncio.sleep(0.1)
     asked.cancel()
@@ -103,6 +113,8 @@ async def test_a_client_that_leaves_pays_for_a_model_that_was_asked_beside_anoth
 async def test_a_stored_answer_waits_for_the_guard_that_looks_longer():
     started: dict[str, float] = {}
     stages = {"guard": beside("guard", 0.5, started, guards=True), "cache": CacheStage}
-    over, final = await ended(stages, [Stage("guard", 0.4, 1e9), Stage("cache", 0.4, 1e9)], Scene(Slow(EXACT)))
+    over, final = await ended(
+        stages, [StageClaim("guard", 0.4, 1e9), StageClaim("cache", 0.4, 1e9)], Scene(Slow(EXACT))
+    )
     assert over == pytest.approx(0.5)
     assert final.text == "Paris."
