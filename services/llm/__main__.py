@@ -17,6 +17,7 @@ from services.llm.config import LlmSettings
 from services.llm.engine import Engine
 from services.llm.errors import BadEngineSettings
 from services.llm.servicer import LLMServicer, OwnLimits
+from services.runtime.errors import InvalidInput
 from services.runtime.process import serve
 
 _SERVICE = llm_pb2.DESCRIPTOR.services_by_name["LLMService"]
@@ -33,7 +34,7 @@ async def assemble(settings: LlmSettings) -> AsyncIterator[Mapping[ServiceDescri
     engine = await _start(settings)
     try:
         if settings.warm_up:
-            await engine.warm_up(_log.info)
+            await _warm_up(engine)
         async with asyncio.TaskGroup() as group:
             watch = group.create_task(_watch(engine))
             limits = OwnLimits(settings.default_max_tokens, settings.max_tokens_cap)
@@ -54,6 +55,18 @@ async def _start(settings: LlmSettings) -> Engine:
     except BadEngineSettings as error:
         _log.error("%s", error)
         raise SystemExit(2) from None
+
+
+async def _warm_up(engine: Engine) -> None:
+    """Warm the engine up. Exits the process with 2 where it refuses a plain question, as a model without a chat
+    template does: it would refuse every question."""
+    try:
+        await engine.warm_up(_log.info)
+    except ExceptionGroup as errors:
+        if refused := errors.subgroup(InvalidInput):
+            _log.error("the model answers no question: %s", refused.exceptions[0])
+            raise SystemExit(2) from None
+        raise
 
 
 async def _watch(engine: Engine) -> None:

@@ -158,6 +158,7 @@ class VllmEngine:
         A template that trims its messages also trims the prefix.
         """
         from vllm.exceptions import VLLMClientError
+        from vllm.renderers.chat_utils import ChatTemplateResolutionError
         from vllm.renderers.params import ChatParams
 
         if self._engine.errored:
@@ -167,7 +168,7 @@ class VllmEngine:
         chat = ChatParams(chat_template_kwargs={**own, **template_options, **({"tools": tools} if tools else {})})
         try:
             _, (prompt,) = await self._engine.renderer.render_chat_async([shown], chat, self._tokenize)
-        except VLLMClientError as error:
+        except (VLLMClientError, ChatTemplateResolutionError) as error:  # the latter where there is no template
             raise template_refusal(error) from None
         except ValueError as error:
             raise (unreadable_media() if has_media(request.messages) else error) from None

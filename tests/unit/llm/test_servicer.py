@@ -14,6 +14,8 @@ from opentelemetry.trace import INVALID_SPAN
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
+from services.llm import __main__ as service
+from services.llm.config import LlmSettings
 from services.llm.engine import (
     Chunk,
     Constraint,
@@ -24,6 +26,7 @@ from services.llm.engine import (
     Message,
     Model,
     Part,
+    Progress,
     Request,
     Sampling,
     TokenLogprob,
@@ -264,3 +267,30 @@ def test_a_number_at_the_end_of_the_contracts_range_is_what_it_is(number: float)
     wanted = chat_pb2.Sampling(temperature=number)
     sampled = to_request(llm_pb2.GenerateRequest(sampling=wanted)).sampling.temperature
     assert chat_pb2.Sampling(temperature=sampled) == wanted
+
+
+class WithoutTemplate:
+    """Refuses every question."""
+
+    closed = False
+
+    async def warm_up(self, progress: Progress) -> None:
+        raise ExceptionGroup("", [InvalidInput("messages", "what the model's chat template takes (none)", "others")])
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+async def test_a_model_that_answers_no_question_ends_the_start_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = WithoutTemplate()
+
+    async def start(settings: LlmSettings, progress: Progress) -> WithoutTemplate:
+        return engine
+
+    monkeypatch.setattr("services.llm.engines.start", start)
+    with pytest.raises(SystemExit) as ended:
+        await service.assemble(LlmSettings()).__aenter__()
+    assert (ended.value.code, engine.closed) == (2, True)
+    assert "the model answers no question: messages: what the model's chat template takes (none)" in caplog.text
