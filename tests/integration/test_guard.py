@@ -89,7 +89,7 @@ async def _by_http(gateway: HttpGateway, llm: ScriptedLlm) -> str:
 
 def _assert_silent(log: Path) -> None:
     text = log.read_text()
-    assert not [each for each in ("anna@", "bob@", "4111", "ghp_", "Titan") if each in text]
+    assert not [each for each in ("anna@", "bob@", "4111 1111", "ghp_", "Titan") if each in text]
 
 
 async def test_a_hostile_tool_result_is_withheld_for_a_guarded_tenant_alone(start: Start, llm: ScriptedLlm) -> None:
