@@ -150,32 +150,6 @@ def samples_on_disk(folder: Path, copy: Path, tenant: str) -> int:
     return int(row[0]) if row else 0
 
 
-async def test_an_answer_that_was_begun_before_an_invalidation_never_comes_back(
-    start_cache: StartCache, tmp_path: Path
-) -> None:
-    database = tmp_path / "cache.db"
-    process, cache = await start_cache(database=database)
-    miss = await cache.Lookup(lookup(CAPITAL))
-    await cache.Invalidate(cache_pb2.InvalidateRequest(tenant="acme"))
-    late = store(CAPITAL)
-    late.epoch = miss.epoch
-
-    async def is_refused() -> None:
-        with pytest.raises(grpc.aio.AioRpcError) as refusal:
-            await cache.Store(late)
-        assert refusal.value.code() is grpc.StatusCode.ABORTED
-        assert (await cache.Lookup(lookup(CAPITAL))).verdict == cache_pb2.VERDICT_MISS
-
-    await is_refused()
-    process.signal(signal.SIGKILL)
-    await process.stop()
-    _, cache = await start_cache(database=database)
-    await is_refused()
-    late.epoch = (await cache.Lookup(lookup(CAPITAL))).epoch
-    await cache.Store(late)
-    assert (await cache.Lookup(lookup(CAPITAL))).verdict == cache_pb2.VERDICT_EXACT
-
-
 @ON_MODULES_LOOP
 async def test_embeddings_are_unit_vectors_in_the_order_of_the_texts(cache: CacheServiceStub) -> None:
     reply = await cache.Embed(cache_pb2.EmbedRequest(texts=[CAPITAL, "Bananas are yellow.", REWORDED]))

@@ -206,12 +206,6 @@ def test_the_list_says_what_is_here(catalog: Catalog) -> None:
     assert not rows["tiny"]["pulled"]
 
 
-def test_a_name_that_is_nearly_right_gets_the_right_one(catalog: Catalog) -> None:
-    refused = catalog.run("pull", "tinny")
-    assert refused.returncode == 1
-    assert "did you mean tiny?" in refused.stderr
-
-
 def source_of(catalog: Catalog, name: str) -> str:
     rows = {row["name"]: row for row in json.loads(catalog.run("list", "--json").stdout)["models"]}
     return rows[name]["source"]

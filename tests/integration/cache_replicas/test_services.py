@@ -72,22 +72,6 @@ async def test_stores_and_removals_of_one_replica_reach_the_other_and_its_watche
     assert await watch.read() is grpc.aio.EOF
 
 
-async def test_a_wrong_hit_that_is_reported_to_one_replica_is_none_of_any_also_after_a_restart(
-    start_cache: StartCache,
-) -> None:
-    (_, a), (_, b) = await start_cache("a"), await start_cache("b")
-    key = (await a.Store(store(CAPITAL))).key
-    await finds(b, REWORDED, SEMANTIC)
-    theirs = cache_pb2.ReportVerdictRequest(tenant="globex", key=key)
-    assert not (await b.ReportVerdict(theirs)).tightened
-    report = cache_pb2.ReportVerdictRequest(tenant="acme", key=key, question=lookup(REWORDED).question)
-    assert (await b.ReportVerdict(report)).tightened
-    await a.Store(store(CAPITAL, "Paris, still."))
-    for cache in (a, b, (await start_cache("c"))[1]):
-        await finds(cache, REWORDED, MISS)
-        await finds(cache, CAPITAL, EXACT)
-
-
 async def test_every_store_that_was_answered_survives_the_kill_of_its_replica(start_cache: StartCache) -> None:
     (process, a), (_, b) = await start_cache("a"), await start_cache("b")
     answered: list[str] = []

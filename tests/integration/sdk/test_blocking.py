@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 import hedgerow
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from tests.integration.scripted import Hold, Refusal
+from tests.integration.scripted import Hold
 from tests.integration.scripted_gateway import (
-    TRACE_ID,
     ScriptedGateway,
     accepted,
     answer,
@@ -31,13 +28,6 @@ async def test_the_sync_client_answers_like_the_other(gateway: ScriptedGateway) 
     assert got.text == "It is Paris. Yes."
     assert [part for part in seen if isinstance(part, str) and part.startswith("It")] == ["It is ", "It is Paris."]
     assert seen[-1] is got
-
-
-async def test_the_sync_client_raises_the_same_errors(gateway: ScriptedGateway) -> None:
-    gateway.script = [accepted(), Refusal("RESOURCE_EXHAUSTED", "too busy", "SHED", retry_delay_ms=250)]
-    with pytest.raises(hedgerow.ResourceExhausted, match="too busy") as caught:
-        await blocking(hedgerow.Client(gateway.target), lambda client: client.ask("?"))
-    assert (caught.value.reason, caught.value.retry_delay_s, caught.value.trace_id) == ("SHED", 0.25, TRACE_ID)
 
 
 async def test_leaving_a_sync_stream_cancels_the_call(gateway: ScriptedGateway) -> None:
