@@ -33,7 +33,7 @@ from services.runtime.process import fixed
 from services.runtime.process.quiet import silence
 
 _SERVICES = tuple(f"services.{name}" for name in SERVICES)
-_PLAIN = ("bench.simulated_llm", "tests.fault.faulty_llm")
+_PLAIN = ("bench.simulated_llm", "tests.fault.faulty_llm", "tests.integration.scripted_service")
 PRELOADED = (*(f"{service}.__main__" for service in _SERVICES), *_PLAIN, "hedgerow_cli.app")
 # Its imports start no thread but OpenBLAS's, which survive a fork; gRPC starts its own when it is first used.
 FORKS = multiprocessing.get_context("forkserver")

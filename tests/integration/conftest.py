@@ -14,6 +14,7 @@ from openai import AsyncOpenAI
 from hedgerow import _outgoing
 from hedgerow.cache.v1 import cache_pb2_grpc
 from hedgerow.channel import open_channel
+from tests.certificates import Certificates
 from tests.conftest import Start
 from tests.integration.cache_process import Running, StartCache
 from tests.integration.http_gateway import HttpGateway, start_http_gateway
@@ -40,6 +41,12 @@ async def start_cache(start: Start, model_cache: Path) -> AsyncIterator[StartCac
             return process, cache_pb2_grpc.CacheServiceStub(channel)
 
         yield start_cache
+
+
+@pytest.fixture
+def certificates(tmp_path: Path) -> Certificates:
+    """Certificates of an authority of the test's own."""
+    return Certificates(tmp_path / "certs")
 
 
 @pytest.fixture

@@ -19,11 +19,6 @@ PATH = "/v1/models"
 
 
 @pytest.fixture
-def certificates(tmp_path: Path) -> Certificates:
-    return Certificates(tmp_path / "certs")
-
-
-@pytest.fixture
 async def port(certificates: Certificates, tmp_path: Path) -> AsyncIterator[int]:
     """The address of a gateway that requires a tenant which the edge has authenticated."""
     port = free_port()

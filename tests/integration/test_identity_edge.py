@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import grpc
 import pytest
@@ -18,11 +17,6 @@ from launcher.certificate_authority import make_authority
 from tests.certificates import Certificates
 from tests.integration.command import run
 from tests.integration.scripted_gateway import ScriptedGateway, answer
-
-
-@pytest.fixture
-def certificates(tmp_path: Path) -> Certificates:
-    return Certificates(tmp_path / "certs")
 
 
 @asynccontextmanager

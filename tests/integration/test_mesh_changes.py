@@ -12,7 +12,7 @@ import pytest
 
 from launcher.mesh import RUNNING_FILE, Mesh, PortInUse
 from launcher.processes import ServiceFailed, ServiceSpec, check_health
-from tests.integration.test_supervision import Changes, scripted
+from tests.integration.test_supervision import Changes, _forked, scripted  # noqa: F401
 
 
 def failing(spec: ServiceSpec) -> ServiceSpec:

@@ -92,11 +92,18 @@ async def follows(mesh: Edited, done: str) -> None:
 async def test_while_a_model_is_added_and_removed(mesh: Edited) -> None:
     before = mesh.up.pid("gateway")
     url = yaml.safe_load(mesh.file.read_text())["models"]["good"]["url"]
-    async with asked_all_the_time(mesh):
-        text = mesh.edit("models", "third", to={"url": url})
-        await follows(mesh, "llm-third started, router started again, gateway started again")
+    async with asked_all_the_time(mesh), hedgerow.AsyncClient(mesh.up.target, api_key=KEY) as client:
+        text = mesh.edit("models", "third", to={"url": url, "replicas": 2})
+        await follows(mesh, "llm-third-1 started, llm-third-2 started, router started again, gateway started again")
+        assert (await client.ask("Say something.", model="third")).text.startswith("word")
+        third, others = mesh.up.pid("llm-third-1"), {mesh.up.pid(name) for name in ("router", "llm-good", "gateway")}
+        assert (third == before) is mesh.shared
         mesh.write(text)
-        await follows(mesh, "router started again, gateway started again, llm-third stopped")
+        gone = "router started again, gateway started again, llm-third-1 stopped, llm-third-2 stopped"
+        await follows(mesh, gone)
+        with pytest.raises(hedgerow.NotFound):
+            await client.ask("Say something.", model="third")
+    assert psutil.pid_exists(third) is (third in others)  # it ends, unless it is the process of other services too
     assert mesh.up.pid("gateway") == before
 
 

@@ -13,13 +13,20 @@ from pathlib import Path
 import psutil
 import pytest
 
-from launcher import processes
+from launcher import processes, supervisor
 from launcher.mesh import RUNNING_FILE, Mesh, MeshError, PortInUse
 from launcher.processes import ServiceFailed, ServiceProcess, ServiceSpec, check, check_health, free_ports
 from launcher.replicas import redis_binary
 from launcher.supervisor import Change
+from tests import forked
 from tests.integration.running_up import runs
 from tests.waiting import until
+
+
+@pytest.fixture(autouse=True)
+def _forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Services start by a fork."""
+    monkeypatch.setattr(supervisor, "ServiceProcess", forked.ServiceProcess)
 
 
 def scripted(*names: str, **environment: str) -> list[ServiceSpec]:
@@ -105,15 +112,9 @@ async def test_a_busy_port_is_named_before_anything_starts(tmp_path: Path) -> No
     assert changes.seen == []
 
 
-async def test_a_state_folder_belongs_to_one_mesh(tmp_path: Path) -> None:
-    async with Mesh(scripted("one"), tmp_path):
-        with pytest.raises(MeshError, match="another mesh uses"):
-            async with Mesh(scripted("two"), tmp_path):
-                pass
-        assert (tmp_path / RUNNING_FILE).exists()
-
-
-async def test_files_are_written_once_the_folder_is_ours_and_before_anything_starts(tmp_path: Path) -> None:
+async def test_a_state_folder_belongs_to_one_mesh_which_writes_its_files_before_anything_starts(
+    tmp_path: Path,
+) -> None:
     changes, written = Changes(), tmp_path / "written"
 
     def write() -> None:
@@ -125,6 +126,7 @@ async def test_files_are_written_once_the_folder_is_ours_and_before_anything_sta
         with pytest.raises(MeshError, match="another mesh uses"):
             async with Mesh(scripted("two"), tmp_path, changes, lambda: written.unlink()):
                 pass
+        assert (tmp_path / RUNNING_FILE).exists()
     assert written.exists()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import socket
 from collections.abc import Iterator
 from hashlib import sha256
@@ -186,24 +185,6 @@ async def test_a_change_that_does_not_start_is_rolled_back(mesh: Edited) -> None
         mesh.write(text)
     mesh.follows("nothing had to start again")
     assert (await ask(mesh, tier="quality")).model == "good"
-
-
-async def test_a_model_more_is_started_and_a_model_less_is_stopped(
-    mesh: Edited, providers: dict[str, tuple[Popen[str], str]]
-) -> None:
-    text = mesh.edit("models", "third", to={"url": providers["good"][1], "replicas": 2})
-    mesh.follows("llm-third-1 started, llm-third-2 started, router started again, gateway started again")
-    assert (await ask(mesh, model="third")).text.startswith("word")
-    third, gateway = mesh.up.pid("llm-third-1"), mesh.up.pid("gateway")
-    assert (third == gateway) is mesh.shared
-    mesh.write(text)
-    mesh.follows("router started again, gateway started again, llm-third-1 stopped, llm-third-2 stopped")
-    if not mesh.shared:
-        with pytest.raises(ProcessLookupError):
-            os.kill(third, 0)
-    assert mesh.up.pid("gateway") == gateway, "the process stays, and its gateway is exchanged"
-    with pytest.raises(hedgerow.NotFound):
-        await ask(mesh, model="third")
 
 
 async def test_long_answers_are_finished_by_the_gateway_that_began_them(mesh: Edited) -> None:

@@ -26,11 +26,6 @@ PATH = "/v1/chat/completions"
 
 
 @pytest.fixture
-def certificates(tmp_path: Path) -> Certificates:
-    return Certificates(tmp_path / "certs")
-
-
-@pytest.fixture
 async def edge(start: Start, llm: ScriptedLlm, certificates: Certificates, tmp_path: Path) -> AsyncIterator[Edge]:
     """TLS to callers, plain text to a gateway that serves both."""
     gateway = await start_http_gateway(start, llm)
