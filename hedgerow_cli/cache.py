@@ -117,7 +117,7 @@ def clear(
     async def forget(stub: Any) -> int:
         from hedgerow.cache.v1 import cache_pb2
 
-        which = {"key": key} if key else {"tenant": tenant}
+        which = {"tenant": tenant} if key is None else {"key": key}
         reply: cache_pb2.InvalidateResponse = await stub.Invalidate(
             cache_pb2.InvalidateRequest(**which), timeout=TIMEOUT_S
         )

@@ -6,12 +6,14 @@ import json
 import sys
 from errno import ENOSPC
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
 from hedgerow import DeadlineExceeded, HedgerowError, MeshTool, ResourceExhausted, Unauthenticated, Unavailable
+from hedgerow.cache.v1 import cache_pb2
 from hedgerow_cli import main
 from hedgerow_cli.app import app
 from hedgerow_cli.bench import benches
@@ -173,6 +175,29 @@ def test_addresses_come_from_the_running_mesh_or_are_the_defaults(tmp_path: Path
     assert known_addresses(tmp_path)["gateway"] == "127.0.0.1:50050"
     with listings.running(tmp_path, [{"name": "cache", "address": "127.0.0.1:7"}]):
         assert known_addresses(tmp_path) == {"cache": "127.0.0.1:7"}
+
+
+def test_an_empty_key_is_refused_by_the_cache_and_clears_no_tenant(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[cache_pb2.InvalidateRequest] = []
+
+    class Cache:
+        async def Invalidate(
+            self, request: cache_pb2.InvalidateRequest, timeout: float
+        ) -> cache_pb2.InvalidateResponse:
+            asked.append(request)
+            return cache_pb2.InvalidateResponse()
+
+    async def ask_all(_: object, ask: Any) -> list[int]:
+        return [await ask(Cache())]
+
+    monkeypatch.setattr("hedgerow_cli.cache._ask_all", ask_all)
+    for options in ([], ["--key", ""], ["--key", "ab"]):
+        CliRunner().invoke(app, ["cache", "clear", "--cache", "127.0.0.1:1", *options])
+    assert asked == [
+        cache_pb2.InvalidateRequest(tenant="local"),
+        cache_pb2.InvalidateRequest(key=""),
+        cache_pb2.InvalidateRequest(key="ab"),
+    ]
 
 
 def test_a_bench_is_a_module_or_a_package_that_runs(tmp_path: Path) -> None:
