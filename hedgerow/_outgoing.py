@@ -27,7 +27,7 @@ METHODS = (
     "into",
 )  # options of a method, not of a request
 GRACE_S = 1.0  # after the budget, at which the gateway ends an answer itself
-NO_BUDGET_DEADLINE_S = 60.0
+NO_BUDGET_DEADLINE_S = 3_600.0  # longer than the budget of any gateway, which ends the answer
 
 P = TypeVar("P", bound=Proto)
 
