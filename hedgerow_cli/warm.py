@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hedgerow_cli import options
+from hedgerow_cli import options, running
 from hedgerow_cli.connection_options import Credentials
 from hedgerow_cli.option_groups import with_options
 
@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 Target = Annotated[
     str,
     typer.Option(
-        "--gateway", "--target", envvar="HEDGEROW_TARGET", metavar="HOST:PORT", help="Address of the gateway."
+        "--gateway",
+        "--target",
+        envvar="HEDGEROW_TARGET",
+        metavar="HOST:PORT",
+        help="Address of the gateway. Without it: of the mesh that runs from this folder.",
+        callback=running.address_of("gateway"),
     ),
 ]
 

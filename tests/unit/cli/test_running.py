@@ -70,6 +70,12 @@ def asked(*arguments: str) -> str:
     return CliRunner().invoke(app, arguments).output
 
 
+@pytest.mark.parametrize("command", [["ask", "?"], ["tools"], ["warm"]])
+def test_a_command_calls_the_gateway_that_runs_here(runs: Runs, command: list[str]) -> None:
+    runs(Path(".hedgerow"), 1)
+    assert "no gateway at 127.0.0.1:3;" in CliRunner().invoke(app, command).stderr
+
+
 def test_the_state_of_a_mesh_file_lies_beside_it_under_its_name() -> None:
     assert running.state_of(None) == Path(".hedgerow")
     assert running.state_of(Path("shop/prod.yaml")) == Path("shop/.hedgerow/meshes/prod")
