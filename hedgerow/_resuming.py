@@ -8,10 +8,11 @@ is, so nothing comes twice and nothing is lost. All of it happens within the one
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from hedgerow._errors import HedgerowError
 from hedgerow._outgoing import Outgoing
+from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 
 LOST, NO_GATEWAY, NOT_KEPT = "CONNECTION_LOST", "NO_GATEWAY", "ANSWER_NOT_KEPT"
@@ -27,6 +28,8 @@ class Resuming:
         self._budget_ms = float(out.request.budget_ms)  # 0: the gateway's default, which it reports
         self._text: list[str] = []
         self._tokens = 0
+        self._logprobs: list[chat_pb2.TokenLogprob] = []
+        self._carried: tuple[int, Sequence[chat_pb2.TokenLogprob]] = (0, ())  # of the text that a model goes on from
         self._whole = True  # whether `_text` is all there is to know
         self._lost = self._seen = 0
         self._kept = bool(out.request.idempotency_key)  # whether a gateway may have the answer
@@ -49,12 +52,15 @@ class Resuming:
             case "delta":
                 self._text.append(event.delta.text)
                 self._tokens += event.delta.tokens
-            case "patch" if event.patch.replaces:
-                self._text, self._tokens = [event.patch.text], 0  # what has gone counts no more
+                self._logprobs += event.delta.logprobs
+            case "patch" if event.patch.replaces:  # what has gone counts no more
+                self._text, self._tokens, self._logprobs, self._carried = [event.patch.text], 0, [], (0, ())
             case "reasoning" | "tool_call":
                 self._whole = False
             case "accepted" if not self._budget_ms:
                 self._budget_ms = event.accepted.budget_ms
+            case "final":
+                self._complete(event.final)
 
     def after(self, problem: HedgerowError, pause_s: float = 0.0) -> Outgoing[pb.GenerateRequest] | None:
         """The request to another gateway, to be sent after `pause_s`; None where this problem is final."""
@@ -94,6 +100,17 @@ class Resuming:
             return False
         request.ClearField("cascade")  # the text has passed, or is the better model's
         request.prefix += "".join(self._text)
+        self._carried = self._tokens, tuple(self._logprobs)
         if request.sampling.HasField("max_tokens"):
             request.sampling.max_tokens -= self._tokens
         return not request.sampling.HasField("max_tokens") or request.sampling.max_tokens > 0
+
+    def _complete(self, final: pb.Final) -> None:
+        """Count the text of earlier gateways as a part of the answer: for the last one it was a part of the prompt."""
+        (tokens, logprobs), used = self._carried, final.usage
+        used.completion_tokens += tokens
+        used.prompt_tokens = max(0, used.prompt_tokens - tokens)
+        used.cached_prompt_tokens = min(used.cached_prompt_tokens, used.prompt_tokens)
+        own = tuple(final.logprobs)
+        del final.logprobs[:]
+        final.logprobs.extend((*logprobs, *own))

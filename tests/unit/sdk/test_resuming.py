@@ -56,6 +56,18 @@ def test_from_then_on_a_model_goes_on_from_the_text():
     assert scene.asked().prefix == "Once upon a time there"
 
 
+def test_the_report_of_the_last_gateway_counts_the_text_of_those_before_as_a_part_of_the_answer() -> None:
+    scene = Scene()
+    for text in ("Once", " upon"):
+        scene.resuming.record(pb.Event(delta=pb.TextDelta(text=text, tokens=1, logprobs=[{"token": text}])))
+    assert scene.asked()
+    usage = chat_pb2.Usage(prompt_tokens=12, cached_prompt_tokens=11, completion_tokens=3)
+    final = pb.Event(final=pb.Final(usage=usage, logprobs=[{"token": " a"}, {"token": " time"}, {"token": "."}]))
+    scene.resuming.record(final)
+    assert final.final.usage == chat_pb2.Usage(prompt_tokens=10, cached_prompt_tokens=10, completion_tokens=5)
+    assert [each.token for each in final.final.logprobs] == ["Once", " upon", " a", " time", "."]
+
+
 def test_the_gateways_own_budget_is_not_had_twice():
     scene = Scene(budget_ms=None)
     scene.resuming.record(pb.Event(accepted=pb.Accepted(budget_ms=1_000)))
