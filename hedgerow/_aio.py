@@ -161,7 +161,7 @@ class AsyncClient(AsyncServiceClient):
         """
         refuse_unknown("run_tools()", options, METHODS)
         budget_ms = options.get("budget_ms") or self._caller.default_budget_ms
-        loop = ToolLoop(messages, options.get("tools", ()), max_steps, budget_ms)
+        loop = ToolLoop(messages, options.get("tools") or (), max_steps, budget_ms)
         while True:
             asked: Any = {**options, **loop.next_request(options)}
             answer: Answer = await self.ask(**asked)

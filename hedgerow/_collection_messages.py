@@ -54,7 +54,7 @@ def put(reply: pb.PutDocumentResponse) -> CollectionPut:
 
 def remove_requests(tenant: str, collection: str, sources: Iterable[str]) -> list[pb.RemoveDocumentsRequest]:
     """As many as there have to be."""
-    given = list(sources)
+    given = [sources] if isinstance(sources, str) else list(sources)
     return [
         pb.RemoveDocumentsRequest(tenant=tenant, collection=collection, sources=given[first : first + AT_ONCE])
         for first in range(0, len(given), AT_ONCE)

@@ -49,11 +49,11 @@ class Options(MeshOptions, total=False):
     """-2 to 2; above 0, frequent tokens become less likely."""
     presence_penalty: float | None
     """-2 to 2; above 0, used tokens become less likely."""
-    logit_bias: Mapping[int, float]
+    logit_bias: Mapping[int, float] | None
     """Added to a token's logit, by its number in the model's vocabulary: -100 to 100."""
     top_logprobs: int | None
     """Return each token's log-probability, and those of this many likeliest tokens: 0 to 20."""
-    stop: str | Sequence[str]
+    stop: str | Sequence[str] | None
     """Strings that end the answer and are not part of it."""
     seed: int | None
     """Makes sampling repeatable, if the engine supports it."""
@@ -66,7 +66,7 @@ class Options(MeshOptions, total=False):
     """Texts; the answer is one of them."""
     grammar: str | None
     """A grammar in Lark's notation, or GBNF, for the whole answer."""
-    tools: Sequence[Tool | Mapping[str, Any] | Callable[..., Any]]
+    tools: Sequence[Tool | Mapping[str, Any] | Callable[..., Any]] | None
     """Your own tools for the model: `Tool`, a mapping as in chat APIs, or a function with types and a docstring."""
     tool_choice: str | None
     """`auto`, `none`, `required`, or the name of the tool to call."""

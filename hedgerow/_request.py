@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, Unpack
 
 from google.protobuf.message import Message as Proto
@@ -53,18 +52,18 @@ def generate_request(
     max_tokens: int | None = None,
     temperature: float | None = None,
     top_p: float | None = None,
-    stop: str | Sequence[str] = (),
+    stop: str | Sequence[str] | None = None,
     seed: int | None = None,
     json_schema: str | Mapping[str, Any] | type | None = None,
     regex: str | None = None,
     choice: Sequence[str] | None = None,
     grammar: str | None = None,
-    tools: Sequence[Tool | Mapping[str, Any] | Callable[..., Any]] = (),
+    tools: Sequence[Tool | Mapping[str, Any] | Callable[..., Any]] | None = None,
     tool_choice: str | None = None,
     parallel_tool_calls: bool | None = None,
     frequency_penalty: float | None = None,
     presence_penalty: float | None = None,
-    logit_bias: Mapping[int, float] = MappingProxyType({}),
+    logit_bias: Mapping[int, float] | None = None,
     top_logprobs: int | None = None,
     **options: Unpack[MeshOptions],
 ) -> pb.GenerateRequest:
@@ -77,14 +76,14 @@ def generate_request(
     if audio is not None:
         request.audio.data = read("audio", audio)
     set_fields(request, "", model=model, parallel_tool_calls=parallel_tool_calls)
-    _set_tools(request, tools, tool_choice)
+    _set_tools(request, tools or (), tool_choice)
     set_fields(request.sampling, "", max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed)
     set_fields(request.sampling, "", frequency_penalty=frequency_penalty, presence_penalty=presence_penalty)
     set_fields(request.sampling, "", top_logprobs=top_logprobs)
-    for token, bias in mapping_of("logit_bias", logit_bias).items():
+    for token, bias in mapping_of("logit_bias", logit_bias or {}).items():
         set_fields(request.sampling.logit_bias.add(), f"logit_bias[{token}].", token=token, bias=bias)
     with refusing("stop"):
-        request.sampling.stop.extend([stop] if isinstance(stop, str) else stop)
+        request.sampling.stop.extend([stop] if isinstance(stop, str) else stop or ())
     _set_format(request, choice, json_schema=schema_text("json_schema", json_schema), regex=regex, grammar=grammar)
     set_options(request, options)
     return request

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from hedgerow import Client, InvalidArgument, MeshTool, Message, Tool, ToolCall
+from hedgerow import Client, InvalidArgument, MeshTool, Message, Request, Tool, ToolCall
+from hedgerow._collection_messages import remove_requests
 from hedgerow._request import audio_format, generate_request, live_blocks, refuse_too_large
 from hedgerow._speech import AudioFormat
 from hedgerow.channel import MAX_MESSAGE_BYTES
@@ -26,8 +27,14 @@ def test_a_text_is_one_message_and_leaves_every_choice_to_the_gateway() -> None:
     assert request.attempt == 0
 
 
-def test_a_stop_string_is_not_split_into_letters() -> None:
+def test_a_single_text_is_not_split_into_letters() -> None:
     assert generate_request("?", stop="END").sampling.stop == ["END"]
+    assert [each.sources for each in remove_requests("local", "manual", "a.md")] == [["a.md"]]
+
+
+def test_an_option_of_none_is_as_one_that_is_left_out() -> None:
+    options: Request = dict.fromkeys(set(Request.__annotations__) - {"messages", "images"})  # type: ignore[assignment]
+    assert generate_request("?", **options) == generate_request("?")
 
 
 def test_a_report_of_a_wrong_answer_is_refused_as_a_question_is() -> None:
