@@ -15,6 +15,7 @@ from typing import Any
 import grpc
 from google.protobuf.message import Message
 
+from hedgerow._errors import invalid
 from hedgerow._peer import stays_here
 from hedgerow._tls import Tls
 
@@ -97,12 +98,12 @@ def ping_timeout_ms() -> int:
     peer that is stopped for 1 s loses no call, and for 2 s all calls of its connection; with 3,000 ms it loses none in
     2 s and all in 5 s. A caller that is stopped for 5 s loses none.
 
-    Raises ValueError for a value that is no whole number from 100 to 60,000.
+    Raises `InvalidArgument` for a value that is no whole number from 100 to 60,000.
     """
     text = os.environ.get(PING_TIMEOUT_VARIABLE) or str(_PING_TIMEOUT_MS)
     if not text.isdecimal() or int(text) not in _PING_TIMEOUT_RANGE:
-        limits = f"{_PING_TIMEOUT_RANGE.start} to {_PING_TIMEOUT_RANGE.stop - 1}"
-        raise ValueError(f"{PING_TIMEOUT_VARIABLE} must be a whole number of milliseconds from {limits}, not {text!r}")
+        limits = f"a whole number of milliseconds from {_PING_TIMEOUT_RANGE.start} to {_PING_TIMEOUT_RANGE.stop - 1}"
+        raise invalid(PING_TIMEOUT_VARIABLE, limits, text)
     return int(text)
 
 

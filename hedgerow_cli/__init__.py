@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 
 
 def main() -> None:
     """Run the command line. Exit codes: 0 done, 1 failed, 2 used wrongly."""
+    _replace_closed_streams()
     try:
+        from hedgerow import HedgerowError
         from hedgerow_cli.app import app
     except ModuleNotFoundError as error:
         extra = "proxy" if sys.argv[1:2] == ["up"] else "cli"
@@ -25,3 +28,12 @@ def main() -> None:
     except OSError as error:  # a full disk, a folder that cannot be read
         place = f"{error.filename}: " if error.filename else ""
         raise SystemExit(f"hedgerow: {place}{error.strerror or error}") from None
+    except HedgerowError as error:  # of the environment, before a request
+        raise SystemExit(f"hedgerow: {error.message}") from None
+
+
+def _replace_closed_streams() -> None:
+    """Open the null device for streams that the caller has closed, else the next file would get their numbers."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  # until the process ends

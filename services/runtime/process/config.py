@@ -20,6 +20,7 @@ import yaml
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, CliSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
+from hedgerow import InvalidArgument
 from hedgerow.channel import MAX_MESSAGE_BYTES, ping_timeout_ms
 from services.runtime import yaml_file
 from services.runtime.errors import shorten
@@ -221,7 +222,7 @@ def read(cls: type[Settings], argv: Sequence[str], prog: str) -> Settings:
         problems += [_message(cls, problem) for problem in error.errors()]
     except yaml.YAMLError as error:
         problems += [without_passwords(_where(error))]
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, InvalidArgument) as error:
         problems += [without_passwords(line) for line in _without_arguments(str(error)).splitlines()]
     raise RefusedSettings("\n".join(f"{prog}: {each}" for each in problems))
 

@@ -38,6 +38,28 @@ def test_a_locale_without_a_character_ends_no_command_and_bytes_that_are_no_text
     assert out.buffer.getvalue() == b"\\u25b2 'caf\\udce9'\n"
 
 
+def test_a_stream_that_the_caller_has_closed_is_the_null_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("stdin", "stdout"):
+        monkeypatch.setattr(sys, name, None)
+    read = list[str]()
+
+    def command(**_: object) -> None:
+        with sys.stdin, sys.stdout:
+            read.append(sys.stdin.read())
+            print("lost")
+
+    monkeypatch.setattr("hedgerow_cli.app.app", command)
+    main()
+    assert read == [""]
+
+
+def test_an_error_of_the_environment_is_a_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HEDGEROW_PING_TIMEOUT_MS", "soon")
+    monkeypatch.setattr(sys, "argv", ["hedgerow", "status", "--state-dir", str(tmp_path)])
+    with pytest.raises(SystemExit, match=r"^hedgerow: HEDGEROW_PING_TIMEOUT_MS: .* got soon$"):
+        main()
+
+
 def test_files_are_utf_8_in_every_locale(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     asked = list[str]()
 

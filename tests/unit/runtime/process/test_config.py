@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from hedgerow import Client, InvalidArgument
 from hedgerow.channel import PING_TIMEOUT_VARIABLE, channel_options
 from services.runtime.process.config import ServiceSettings, is_loopback, load
 from services.runtime.process.server import server_options
@@ -56,9 +57,11 @@ def test_a_ping_timeout_beyond_its_limits_ends_the_start_by_name(
     with pytest.raises(SystemExit) as ended:
         start(monkeypatch, "--address", "127.0.0.1:50052")
     assert ended.value.code == 2
-    assert f"{PING_TIMEOUT_VARIABLE} must be a whole number of milliseconds from 100 to 60000, not '{value}'" in (
+    assert f"{PING_TIMEOUT_VARIABLE}: a whole number of milliseconds from 100 to 60000, got {value}\n" in (
         capsys.readouterr().err
     )
+    with pytest.raises(InvalidArgument, match=f"^{PING_TIMEOUT_VARIABLE}: .* got {value}$"):
+        Client()
 
 
 @pytest.mark.parametrize(
