@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from opentelemetry import context, trace
 from opentelemetry.context import Context
@@ -34,6 +35,7 @@ LONG_S = (10, 15, 20, 30, 45, 60, 90, 120)  # upper buckets of latency histogram
 _EXPORT_S = 30.0  # for the export of a batch, in which the collector may restart
 _WAITING_SPANS = 8_192  # in the queue, 25 MB; later ones are dropped
 _BATCH_SPANS = 64  # less than the SDK's 512: a batch is encoded at once, while requests wait for Python's lock
+_OTLP_PORT = 4317
 _LAST_EXPORT_S = 2.0  # of a process that stops
 _LONGEST_STATE = 512  # characters of a `tracestate`, as W3C has it: gRPC refuses calls with 8 KiB of metadata
 
@@ -124,7 +126,7 @@ def setup(service: str, endpoint: str, sampler: Sampler) -> None:
         from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter  # 0.1 s, needed by few
 
         insecure = not endpoint.startswith("https")
-        _exporting.target = OTLPSpanExporter(endpoint=endpoint, insecure=insecure, timeout=_EXPORT_S)
+        _exporting.target = OTLPSpanExporter(endpoint=_with_port(endpoint), insecure=insecure, timeout=_EXPORT_S)
         _exporting.endpoint = endpoint
     _sampling.target = sampler if endpoint else ALWAYS_OFF
     if before and moves:
@@ -135,6 +137,12 @@ def setup(service: str, endpoint: str, sampler: Sampler) -> None:
         trace.set_tracer_provider(_provider)
         for name in _named:
             _make_tracer(name)
+
+
+def _with_port(endpoint: str) -> str:
+    """The endpoint, with OTLP's port where a collector without TLS has none: gRPC would take that of HTTPS."""
+    url = urlsplit(endpoint)
+    return endpoint if url.scheme == "https" or url.port else f"http://{url.netloc}:{_OTLP_PORT}"
 
 
 def _make_processor() -> BatchSpanProcessor:

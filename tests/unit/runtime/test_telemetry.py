@@ -80,4 +80,6 @@ def test_an_endpoint_that_stays_keeps_its_exporter_and_the_spans_under_way(monke
     assert exporting.target is first, "another ratio closes no connection"
     telemetry.setup("gateway", "http://127.0.0.1:4318", telemetry.sampler(0.5, trusting=False))
     assert exporting.target is not first
+    telemetry.setup("gateway", "http://collector/", telemetry.sampler(0.5, trusting=False))
+    assert exporting.target._endpoint == "collector:4317", "not the port of HTTPS"
     exporting.shutdown()
