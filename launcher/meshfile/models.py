@@ -161,7 +161,7 @@ class Model(WithSettings):
         description="Settings of the engine (settings.md); for vLLM every field of `AsyncEngineArgs`.",
     )
     settings: Settings = Field({}, description=f"{SERVICE_SETTINGS} `grace_ms`.")
-    memory_gib: Annotated[float, Field(gt=0, le=4_096)] | None = Field(
+    memory_gib: Annotated[float, Field(ge=0.01, le=4_096)] | None = Field(
         None, description="In containers: most memory in GiB. Default: 4 for vLLM, 0.5 for a provider."
     )
     gpus: int = Field(0, ge=0, le=16, description="In containers: NVIDIA GPUs.")
