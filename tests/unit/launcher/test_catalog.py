@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +15,7 @@ from rich.console import Console
 
 from launcher.catalog import NotPulled, Step, UnknownModel, cache_folder, entries, entry, home, path, pulling
 from launcher.catalog.screen import shown
+from launcher.catalog.steps import bytes_in
 from launcher.catalog.store import MANIFEST, PlacedManifest, damage, described, is_whole, partial_folder
 from launcher.meshfile.catalog import missing_models
 from tests.unit.launcher.meshfile.test_reading import file_of, problem_lines
@@ -187,3 +190,20 @@ def test_outside_of_a_terminal_each_state_is_a_line() -> None:
             report(Step("tiny", "downloading", "fake==1", done, 5_000_000))
         report(Step("tiny", "placed", "/there"))
     assert out.getvalue().splitlines() == ["tiny downloading fake==1 of 5 MB", "tiny placed /there"]
+
+
+def test_a_folder_that_goes_while_its_bytes_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / "all" / name).mkdir(parents=True)
+        (tmp_path / "all" / name / "file").write_bytes(b"1234")
+    assert bytes_in(tmp_path / "all") == 12
+    removed = list[Path]()
+
+    def remove_first(path: Path) -> int:
+        if not removed:
+            removed.append(tmp_path / "all")
+            shutil.rmtree(tmp_path / "all")
+        return os.stat(path).st_size
+
+    monkeypatch.setattr("os.path.getsize", remove_first)
+    assert bytes_in(tmp_path / "all") == 0
