@@ -174,7 +174,9 @@ class Call:
                 delay_s = problem.retry_delay_s or _RETRY_AFTER_S
                 blame = self._permit.throttled(delay_s)
                 # The breaker waits a little longer, and would refuse a caller that comes back just then.
-                problem.retry_delay_s = max(delay_s, self._permit.retry_after_s())
+                own_s = max(delay_s, self._permit.retry_after_s())
+                others_s = self.pool.admits_in_s(self._permit.tenant, (self.replica,))
+                problem.retry_delay_s = min(own_s, max(_RETRY_AFTER_S, others_s))
                 self._end_failed(blame, Sample(self.age_s(), None, self._slot.in_flight, failed=True))
             case _:
                 self._end_failed(self._permit.failed(), None)

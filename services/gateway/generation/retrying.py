@@ -13,7 +13,7 @@ from services.gateway.labels import Act
 from services.gateway.settings.permissions import is_plain_text
 from services.gateway.upstream.fleet import Fleet, Pool
 from services.gateway.upstream.replica import Replica
-from services.runtime.errors import Misconfigured, ServiceError, TooLate
+from services.runtime.errors import Exhausted, Misconfigured, ServiceError, ShareUsed, TooLate
 
 RETRIES = 2  # of one model: two replicas may have died together
 
@@ -46,11 +46,11 @@ class Retrying:
             attempt = Attempt(attempt.job, reason=problem.outline, failed=failed)
 
     def _pause_s(self, job: Job, pool: Pool, failed: Sequence[Replica], problem: ServiceError) -> float | None:
-        """Seconds to wait before another call; None for no other call. A replica that was silent, or is set up
-        wrongly, is not asked again."""
+        """Seconds to wait before another call; None for no other call. A replica that was silent, throttles or is set
+        up wrongly is not asked again."""
         if len(failed) > 1 and (len(failed) > RETRIES or not pool.has_others(failed)):
             return None
-        elsewhere = isinstance(problem, TooLate | Misconfigured)
+        elsewhere = isinstance(problem, TooLate | Misconfigured) or _throttled(problem)
         if pool.is_open(job.slot_request.tenant, failed if elsewhere else ()):
             return None
         if not elsewhere:
@@ -83,7 +83,7 @@ class Resumable:
         """Another call for the rest of the text. Raises `problem` where that is not possible."""
         failed: Sequence[Replica] = (broken.replica,)
         cause = problem
-        while len(failed) <= RETRIES and cause.retryable and not (job.single_attempt or job.deadline.is_over()):
+        while len(failed) <= RETRIES and _may_resume(cause) and not (job.single_attempt or job.deadline.is_over()):
             rest = self._rest(job, text, broken.pool, failed, cause)
             if rest is None:
                 break
@@ -112,6 +112,16 @@ class Resumable:
             return None
         rest, carried = replace(job, request=request, models=(pool.model,)), sum(each.tokens for each in text.items)
         return Granted(Attempt(rest, "failover", cause.outline, failed, never, carried), slot)
+
+
+def _throttled(problem: ServiceError) -> bool:
+    """Whether one replica is at its limit, so that another may have capacity. A tenant's share is that of all."""
+    return isinstance(problem, Exhausted) and not isinstance(problem, ShareUsed)
+
+
+def _may_resume(cause: ServiceError) -> bool:
+    """Whether another replica may continue a stream that ended with this error."""
+    return cause.retryable or _throttled(cause)
 
 
 async def _forwarded(call: Call, report: Report, text: Text) -> ServiceError | None:

@@ -1,6 +1,8 @@
 """Retry: repeats a call that failed before it had any effect, within a budget.
 
 Only for UNAVAILABLE (and other `retryable` errors), in only one layer above the failure, and never past the deadline.
+A call that was throttled is repeated without a pause, and at another backend alone: the breaker keeps calls from the
+first one for as long as its `retry-after` says.
 The budget is a share of the requests, as in Finagle's `RetryBudget` and Envoy's `retry_budget` (both 20%): if all calls
 fail, retries add a fifth to the load and not a multiple. The budget starts with its burst, so that calls shortly after
 a start can be retried too. The pause before a retry is random ("full jitter",

@@ -37,7 +37,7 @@ class HedgeSettings(Group):
 
 
 class RetrySettings(Group):
-    """Another call where the first was UNAVAILABLE before its first text."""
+    """Another call where the first was UNAVAILABLE, throttled or silent before its first text."""
 
     max_share: float = Field(
         0.2,

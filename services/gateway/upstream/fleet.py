@@ -92,10 +92,11 @@ class Pool:
         starting = [each.start for each in self.replicas if each.start.starting]
         return bool(starting) and all(start.lost for start in starting)
 
-    def admits_in_s(self, tenant: str) -> float:
-        """Seconds until the breaker of a replica that is not starting may let a call through; infinite without one."""
-        ready = [each.breaker.retry_after_s(tenant) for each in self.replicas if not each.start.starting]
-        return max(min(ready, default=float("inf")), _LEAST_S)
+    def admits_in_s(self, tenant: str, avoid: Collection[Replica] = ()) -> float:
+        """Seconds until the breaker of a replica that is not starting, apart from those to `avoid`, may let a call
+        through; infinite without one."""
+        ready = [each for each in self.replicas if not each.start.starting and each not in avoid]
+        return max(min((each.breaker.retry_after_s(tenant) for each in ready), default=float("inf")), _LEAST_S)
 
     def has_others(self, failed: Sequence[Replica]) -> bool:
         """Whether there is a replica besides `failed`."""

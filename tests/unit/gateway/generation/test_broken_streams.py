@@ -8,15 +8,16 @@ import pytest
 
 from services.gateway.upstream.balance import Locality
 from services.gateway.upstream.fleet import Fleet
-from services.runtime.errors import Unavailable
-from tests.unit.gateway.generation.scene import GONE, RETRY, calls, play, says
+from services.runtime.errors import ServiceError, Unavailable
+from tests.unit.gateway.generation.scene import GONE, RETRY, calls, play, says, too_busy
 from tests.unit.gateway.scripted import ScriptedLlm, finish, text
 
 pytestmark = pytest.mark.paused
 
 
-def test_a_stream_that_breaks_goes_on_from_its_text_on_another_replica():
-    first, second = ScriptedLlm(text("Once upon "), 0.01, GONE), ScriptedLlm(text("a time."), finish())
+@pytest.mark.parametrize("problem", [GONE, too_busy()], ids=["broken", "overloaded"])
+def test_a_stream_that_breaks_goes_on_from_its_text_on_another_replica(problem: ServiceError):
+    first, second = ScriptedLlm(text("Once upon "), 0.01, problem), ScriptedLlm(text("a time."), finish())
     scene = play(policies={"retry": RETRY}, m=[first, second])
     assert scene.words == "Once upon a time."
     assert second.requests[-1].prefix == "Once upon "
