@@ -109,6 +109,7 @@ class Changed(Label):
     """The kinds of changes (`Change.what`)."""
 
     BUDGET = "budget", "the time is limited; `from` has a longer time that was requested"
+    FIRST_TOKEN = "first_token_budget", "the time to the first text is limited"
     MAX_TOKENS = "max_tokens", "the answer's tokens are limited; `from` has a higher limit that was requested"
     CACHE = "cache", "a cached answer was sent: `exact`, `semantic` or `stale`"
     SHARED = "shared", "the answer is shared with an equal request"
@@ -127,6 +128,13 @@ class Changed(Label):
     ANSWER_ENDED = "answer_ended", "the guard ended the answer"
     FORM_CHECKED = "form_checked", "the answer was compared with `response_format`"
     FORM_REPAIRED = "form_repaired", "the model repaired an answer that did not match"
+
+
+class TimeLimit(NamedTuple):
+    """A limit of time: of the whole answer, or to its first text."""
+
+    what: Changed
+    ms: float
 
 
 _OF_ACTS: Mapping[Act, Changed] = {
@@ -177,6 +185,12 @@ class Changes(list[pb.Change]):
             before = milliseconds(asked_ms) if asked_ms > budget_ms else ""
             self.add(Changed.BUDGET, before=before, after=milliseconds(budget_ms))
 
+    def limit_first_text(self, limit_ms: float, budget_ms: float, by: By) -> None:
+        """The first text has so long, of an answer that has `budget_ms`; infinite: no limit."""
+        self.by[Changed.FIRST_TOKEN] = by
+        if limit_ms < budget_ms:
+            self.add(Changed.FIRST_TOKEN, after=milliseconds(limit_ms))
+
     def limit_tokens(self, most: int, by: By, asked: int = 0) -> None:
         """The answer has at most so many tokens; `asked`: what the request wanted, 0 where it did not say."""
         if most and (not self._most or most < self._most):
@@ -208,11 +222,12 @@ class Changes(list[pb.Change]):
         if transcript:
             self.add(Changed.RECORDING, after="text")
 
-    def cut(self, reason: int, budget_ms: float, written: int, *, stored: bool) -> pb.Change | None:
+    def cut(self, reason: int, limit: TimeLimit, written: int, *, stored: bool) -> pb.Change | None:
         """The limit of the gateway's or a model service's that has ended the answer; None: it is the model's own end,
-        or that of the request's own `max_tokens`. `written`: its tokens, which are not known of a `stored` one."""
+        or that of the request's own `max_tokens`. `limit`: the one of time that was over. `written`: its tokens, which
+        are not known of a `stored` one."""
         if reason == chat_pb2.FINISH_REASON_BUDGET:
-            return pb.Change(what=Changed.BUDGET, after=milliseconds(budget_ms), by=self._by(Changed.BUDGET))
+            return pb.Change(what=limit.what, after=milliseconds(limit.ms), by=self._by(limit.what))
         if reason == chat_pb2.FINISH_REASON_LENGTH and self._tokens and (stored or written >= self._most):
             return self._tokens
         return None

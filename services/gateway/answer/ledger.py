@@ -16,7 +16,7 @@ from services.gateway.answer.metrics import HITS, OUTCOMES, REASONS, VERDICTS, T
 from services.gateway.answer.output import Output
 from services.gateway.answer.plan import Plan
 from services.gateway.answer.results import Done
-from services.gateway.decisions import Changes, Decisions, describe
+from services.gateway.decisions import Changed, Changes, Decisions, TimeLimit, describe
 from services.gateway.labels import Act
 from services.gateway.policies.slot import Shed
 from services.runtime import telemetry
@@ -195,10 +195,18 @@ class Ledger:
         final.decisions.extend(pb.Decision(**made) for made in self.decisions.to_dicts(self.opened))
         final.changes.extend(self.changes)
         if cut := self.changes.cut(
-            done.reason, self.plan.budget_ms, final.usage.completion_tokens, stored=final.cache.verdict in HITS
+            done.reason, self._time_limit(), final.usage.completion_tokens, stored=final.cache.verdict in HITS
         ):
             final.cut.CopyFrom(cut)
         return final
+
+    def _time_limit(self) -> TimeLimit:
+        """The limit of time that has ended an answer: the nearer one, as a call may end a little before its deadline or
+        after it."""
+        budget_ms, first_ms, now_ms = self.plan.budget_ms, self.plan.first_text_ms, self.elapsed() * 1000
+        if abs(now_ms - first_ms) < abs(budget_ms - self.reserve_s * 1000 - now_ms):
+            return TimeLimit(Changed.FIRST_TOKEN, first_ms)
+        return TimeLimit(Changed.BUDGET, budget_ms)
 
     def _close_prompt(self, report: pb.PromptReport) -> None:
         """Set the token count before compression. Where it was not counted, it is the count that the engine reports."""

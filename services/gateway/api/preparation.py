@@ -36,6 +36,7 @@ from services.gateway.answer.runner import Answer
 from services.gateway.answer.stages.stage import AnswerStage
 from services.gateway.api.revalidation import Revalidation
 from services.gateway.config import GatewaySettings
+from services.gateway.decisions import By
 from services.gateway.labels import Act, Degraded
 from services.gateway.tools.toolbox import RequestTools
 from services.gateway.upstream.media import Media
@@ -215,6 +216,8 @@ class Preparation:
         ledger = Ledger(plan, span, min(settings.finish_reserve_ms, budget.ms / 10) / 1000, self._targets)
         ledger.opened = checked.began
         note_asked(ledger.changes, request, checked.tenant, budget, checks_forms=settings.response_format.check)
+        limited_by = By.REQUEST if request.HasField("first_token_budget_ms") else By.MESH
+        ledger.changes.limit_first_text(plan.first_text_ms, budget.ms, limited_by)
         return ledger
 
     async def _resolve_tools(self, request: pb.GenerateRequest, tenant: Tenant, ledger: Ledger) -> RequestTools | None:

@@ -12,6 +12,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.admission.identity import Identity
+from services.gateway.answer.backends import Fallbacks
 from services.gateway.decisions import By, Changed, Changes, describe
 from services.gateway.http.report import report, short
 from services.gateway.settings.guard import GuardSettings
@@ -93,6 +94,28 @@ async def test_a_cut_by_the_budget_has_the_origin_of_the_budget() -> None:
     assert describe(final.cut) == "budget: 1000 ms, by tenant"
     assert made(final) == ["budget: 1000 ms, by tenant"]
     assert dict(short(final))[b"x-hedgerow-cut"] == b"budget; by=tenant"
+
+
+@pytest.mark.parametrize(
+    ("small", "first_ms", "cut"),
+    [
+        (ScriptedLlm(None), 400, "first_token_budget: 400 ms, by request"),
+        (ScriptedLlm(None), 2_000, "budget: 1000 ms, by tenant"),
+        (ScriptedLlm(0.3, text("Pa"), None), 400, "budget: 1000 ms, by tenant"),
+    ],
+    ids=["no first text", "a limit beyond the budget", "no end"],
+)
+@pytest.mark.parametrize("template", [False, True])
+async def test_a_cut_names_the_limit_of_time_that_was_over(small: ScriptedLlm, first_ms: int, cut: str, template: bool):
+    scene = Scene(fallbacks=Fallbacks(["template"] * template), small=small, large=ScriptedLlm())
+    answer = scene.answer(first_token_budget_ms=first_ms)
+    answer._ledger.changes.limit_time(1_000, 0, By.TENANT)
+    answer._ledger.changes.limit_first_text(first_ms, 1_000, By.REQUEST)
+    final = await answer.give()
+    assert final.finish_reason == chat_pb2.FINISH_REASON_BUDGET
+    assert describe(final.cut) == cut
+    limited = "first_token_budget: 400 ms, by request"
+    assert (limited in made(final)) is (first_ms == 400)
 
 
 async def test_a_guard_is_reported_with_the_source_of_its_setting() -> None:

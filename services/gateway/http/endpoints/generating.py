@@ -15,6 +15,7 @@ from services.gateway.admission import provider_fields
 from services.gateway.api.choices import Choices
 from services.gateway.api.servicer import GatewayServicer
 from services.gateway.config import GatewaySettings
+from services.gateway.decisions import Changed
 from services.gateway.errors import refuses_choices
 from services.gateway.http.dialects.original import leave_recordings, original
 from services.gateway.http.endpoints import several
@@ -179,7 +180,7 @@ class Generating:
                 watch.came()
 
         writers = [self.dialect.choose(order, exchange.answer_id, index) for index in range(order.choices)]
-        answers = Several(order, writers, send, partial(self._refuse_empty, order=order), came, tenant)
+        answers = Several(order, writers, send, _refuse_empty, came, tenant)
 
         async def take(message: pb.GenerateResponse, choice: int | None = None, /) -> None:
             await (whole(message) if choice is None else answers.take(choice, message))
@@ -217,7 +218,7 @@ class Generating:
         """More of a stream."""
         reply, writer = exchange.reply, asked.writer
         if final := _final(message):
-            self._refuse_empty(final, asked.order)
+            _refuse_empty(final)
         tenant = exchange.credential.tenant.name
         data = b"".join([writer.chunk(event) async for event in paced(message, tenant)])
         if final:
@@ -246,7 +247,7 @@ class Generating:
         async for event in paced(message, tenant):
             asked.writer.gather(event)
         if final := _final(message):
-            self._refuse_empty(final, asked.order)
+            _refuse_empty(final)
             if asked.before_end:
                 await asked.before_end(final)
             size = size_of_answer(final) * asked.order.choices  # of which it has the first one's objects
@@ -266,17 +267,17 @@ class Generating:
         beats = beat if order.stream else None
         return ConnectionWatch(exchange.receive, silence_ms / 1000, self.settings.http.heartbeat_ms / 1000, beats)
 
-    def _refuse_empty(self, final: pb.Final, order: RequestOptions) -> None:
-        """Raise for an answer that is none: no text of it is a model's, or the rest of it is lost."""
-        if final.finish_reason == chat_pb2.FINISH_REASON_INTERRUPTED:
-            raise Interrupted(f"{final.model}: the model broke in mid-answer", trace_id=final.trace_id)
-        has_words = Degraded.LLM_TEMPLATE not in final.degraded and (final.text or final.tool_calls or final.reasoning)
-        if has_words or final.finish_reason != chat_pb2.FINISH_REASON_BUDGET:
-            return
-        first_ms = order.request.first_token_budget_ms or self.settings.first_token_budget_ms
-        if 0 < first_ms < final.budget_ms:
-            raise FirstTokenTimeout(f"no text within the first {first_ms} ms", trace_id=final.trace_id)
-        raise BudgetTimeout(f"no text within {final.budget_ms:.0f} ms", trace_id=final.trace_id)
+
+def _refuse_empty(final: pb.Final) -> None:
+    """Raise for an answer that is none: no text of it is a model's, or the rest of it is lost."""
+    if final.finish_reason == chat_pb2.FINISH_REASON_INTERRUPTED:
+        raise Interrupted(f"{final.model}: the model broke in mid-answer", trace_id=final.trace_id)
+    has_words = Degraded.LLM_TEMPLATE not in final.degraded and (final.text or final.tool_calls or final.reasoning)
+    if has_words or final.finish_reason != chat_pb2.FINISH_REASON_BUDGET:
+        return
+    if final.cut.what == Changed.FIRST_TOKEN:
+        raise FirstTokenTimeout(f"no text within the first {final.cut.after}", trace_id=final.trace_id)
+    raise BudgetTimeout(f"no text within {final.budget_ms:.0f} ms", trace_id=final.trace_id)
 
 
 def _final(message: pb.GenerateResponse) -> pb.Final | None:
