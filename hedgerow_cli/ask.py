@@ -111,11 +111,10 @@ def _ask(
     reach: Reach,
     waterfall: bool,
 ) -> None:
-    from rich.console import Console
-
     from hedgerow import Client
     from hedgerow_cli.failures import reported
     from hedgerow_cli.screen import print_report, written_as_it_comes
+    from hedgerow_cli.terminal import PlainConsole
 
     with reported(), Client(**reach) as client, written_as_it_comes() as write:
         if write.replaceable or not (choices.get("repair") or choices.get("cascade_at_once")):
@@ -124,7 +123,7 @@ def _ask(
             answer = client.ask(text, images=images, audio=audio, **choices)
             write(answer.text)
     if waterfall:
-        print_report(Console(), answer)
+        print_report(PlainConsole(), answer)
     raise typer.Exit(answer.finish_reason not in options.COMPLETE)
 
 

@@ -37,8 +37,9 @@ async def get_stats(tenant: str, timeout_s: float, stub: Any) -> dict[str, Any]:
 
 def show(found: Sequence[dict[str, Any]]) -> None:
     """Print the counts of each service, beside its `address`."""
-    from rich.console import Console
     from rich.table import Table
+
+    from hedgerow_cli.terminal import PlainConsole
 
     table = Table("cache", box=None)  # a row for each count: a terminal of 60 columns has room for three caches
     for each in found:
@@ -54,7 +55,7 @@ def show(found: Sequence[dict[str, Any]]) -> None:
             verdicts.add_row(each["address"], *_verdicts(each))
         for one in each["category_thresholds"]:
             categories.add_row(each["address"], one["category"], str(one["verified"]), _threshold(one))
-    console = Console(highlight=False, markup=False)
+    console = PlainConsole()
     console.print(table)
     for further in (verdicts, categories):
         if further.rows:

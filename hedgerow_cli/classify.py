@@ -90,7 +90,7 @@ async def _in_order(
 def _print(file: Path, seen: Classification | HedgerowError, width: int) -> None:
     from hedgerow import HedgerowError
     from hedgerow_cli.failures import explain, notify
-    from hedgerow_cli.screen import harmless
+    from hedgerow_cli.terminal import harmless
 
     if isinstance(seen, HedgerowError):
         notify(f"{file}: {explain(seen)}")

@@ -70,8 +70,9 @@ def put(
     """Put documents; each replaces the one with the same source.
 
     Unchanged documents cost nothing, so the command can run every night; of a changed one only the new snippets are
-    embedded. Searches find the old version until the new one is complete. A file that cannot be put gets a line on
-    stderr; the others are put, and the exit status is 1.
+    embedded. Searches find the old version until the new one is complete. A file that cannot be put, and a folder that
+    cannot be listed, get a line on stderr; the others are put, and the exit status is 1. If a folder cannot be listed,
+    --prune removes nothing.
 
     \b
     Examples:
@@ -236,10 +237,9 @@ async def _ask(peer: Peer, tenant: str, ask: Callable[[AsyncCollectionClient], A
 
 
 def _print(found: Sequence[tuple[str, dict[str, Any]]], what: str) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    from hedgerow_cli.screen import harmless
+    from hedgerow_cli.terminal import PlainConsole
 
     if not found:
         print(f"no {what}")
@@ -247,14 +247,13 @@ def _print(found: Sequence[tuple[str, dict[str, Any]]], what: str) -> None:
     several = len({at for at, _ in found}) > 1
     table = Table(*(["cache"] if several else []), *found[0][1], box=None)
     for at, each in found:
-        cells = [harmless(str(value)) for value in each.values()]
-        table.add_row(*([at] if several else []), *cells)
-    Console(highlight=False, markup=False).print(table)
+        table.add_row(*([at] if several else []), *map(str, each.values()))
+    PlainConsole().print(table)
 
 
 def _print_hits(found: CollectionSearch) -> None:
     from hedgerow_cli.failures import notify
-    from hedgerow_cli.screen import harmless
+    from hedgerow_cli.terminal import harmless
 
     if found.words_only:
         notify("the question is too long to be embedded: these go by its words alone")

@@ -177,9 +177,9 @@ def _refuse(problem: str, as_json: bool) -> NoReturn:
 def _print(said: Mapping[str, Any]) -> None:
     import sys
 
-    from rich.console import Console
+    from hedgerow_cli.terminal import PlainConsole
 
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else _UNFOLDED)
+    console = PlainConsole(width=None if sys.stdout.isatty() else _UNFOLDED)
     console.print(_settings_table(said["settings"]))
     if plan := said.get("plan"):
         whole, first = plan["budget_ms"], plan["first_text_ms"]

@@ -109,15 +109,14 @@ async def _show(peer: Peer, as_json: bool, clear: bool = False) -> bool:
     import json
     import sys
 
-    from rich.console import Console
-
     from hedgerow_cli.mesh_view import as_data, as_tables, problems
+    from hedgerow_cli.terminal import PlainConsole
 
     seen = await get_mesh(peer)
     if as_json:
         print(json.dumps(as_data(seen)), flush=True)
     else:
-        console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else _UNFOLDED)
+        console = PlainConsole(width=None if sys.stdout.isatty() else _UNFOLDED)
         if clear:
             console.clear()  # nothing, where this is no terminal
         console.print(as_tables(seen))

@@ -12,9 +12,8 @@ import typer
 from hedgerow_cli.demo_steps import STEPS, DemoStep, ends, says_something
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from hedgerow import AsyncClient
+    from hedgerow_cli.terminal import PlainConsole
     from launcher.mesh import Mesh
     from launcher.processes import ServiceSpec
 
@@ -38,9 +37,8 @@ def demo(
     import asyncio
     from tempfile import TemporaryDirectory
 
-    from rich.console import Console
-
     from hedgerow_cli.failures import fail, needs, reported
+    from hedgerow_cli.terminal import PlainConsole
 
     with needs("demo"):
         from launcher.mesh import MeshError
@@ -50,7 +48,7 @@ def demo(
         fail("the demo needs a clone of the repository, which has its samples; `hedgerow up` needs none")
     with TemporaryDirectory(prefix="hedgerow-demo-") as folder, reported():
         try:
-            shortfalls = asyncio.run(_run(Path(folder), question, Console(highlight=False)))
+            shortfalls = asyncio.run(_run(Path(folder), question, PlainConsole()))
         except (MeshError, ServiceFailed) as error:
             fail(str(error))
     if shortfalls is None:
@@ -59,7 +57,7 @@ def demo(
         fail("\n".join(shortfalls))
 
 
-async def _run(folder: Path, question: str, console: Console) -> list[str] | None:
+async def _run(folder: Path, question: str, console: PlainConsole) -> list[str] | None:
     """The shortfalls; None where the demo was interrupted."""
     from hedgerow_cli.signals import cancelled_by_signals
     from hedgerow_cli.up_plans import pulled
@@ -80,7 +78,7 @@ async def _run(folder: Path, question: str, console: Console) -> list[str] | Non
 
 
 async def _play(
-    specs: list[ServiceSpec], folder: Path, steps: tuple[DemoStep, ...], base_url: str, console: Console
+    specs: list[ServiceSpec], folder: Path, steps: tuple[DemoStep, ...], base_url: str, console: PlainConsole
 ) -> list[str]:
     """Start the services and ask. Returns the shortfalls."""
     from hedgerow import AsyncClient
@@ -95,7 +93,7 @@ async def _play(
         return [shortfall for shortfall in shortfalls if shortfall]
 
 
-async def _ask_by_openai(base_url: str, console: Console) -> str:
+async def _ask_by_openai(base_url: str, console: PlainConsole) -> str:
     """By OpenAI's own client. Returns what fell short."""
     from openai import AsyncOpenAI
 
@@ -103,7 +101,7 @@ async def _ask_by_openai(base_url: str, console: Console) -> str:
 
     title, question, text = "The same mesh by OpenAI's client: only the URL changes", "Name three colours.", ""
     console.rule(title, align="left", style="dim")
-    console.print(f"› {question}", markup=False)
+    console.print(f"› {question}")
     with written_as_it_comes() as write:
         async with AsyncOpenAI(base_url=base_url, api_key="none") as client:
             stream = await client.chat.completions.create(
@@ -117,14 +115,14 @@ async def _ask_by_openai(base_url: str, console: Console) -> str:
     return "" if text.strip() else f"{title}: expected an answer, got an empty one"
 
 
-async def _ask(client: AsyncClient, mesh: Mesh, step: DemoStep, console: Console) -> str:
+async def _ask(client: AsyncClient, mesh: Mesh, step: DemoStep, console: PlainConsole) -> str:
     """One step, with its report. Returns what fell short."""
     from hedgerow_cli.screen import print_report, written_as_it_comes
 
     if step.after_stored:
         await _stored(client, step.after_stored)
     console.rule(step.title, align="left", style="dim")
-    console.print(f"› {' + '.join(filter(None, (step.question, step.audio, *step.images)))}", markup=False)
+    console.print(f"› {' + '.join(filter(None, (step.question, step.audio, *step.images)))}")
     images, audio = [SAMPLES / name for name in step.images], SAMPLES / step.audio if step.audio else None
     with written_as_it_comes() as write, _paused(mesh, step.paused):
         answer = await client.ask(

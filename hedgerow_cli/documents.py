@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import stat
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.progress import Progress
 
 from hedgerow import AsyncCollectionClient, CollectionPut, HedgerowError, InvalidArgument, NotFound, Unavailable
 from hedgerow_cli.failures import explain, notify
+from hedgerow_cli.terminal import PlainConsole
 
 _ENDINGS = (".md", ".markdown", ".txt")
 _AT_ONCE = 4  # documents under way; the service embeds one snippet after the other
@@ -41,29 +43,39 @@ class PutCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class Gathered:
+    """Files by their sources. `unlisted`: why a folder could not be listed, so that files of it may be missing."""
+
+    files: dict[str, Path] = field(default_factory=dict)
+    unlisted: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class PutAll:
-    """Puts `files` (by source) into the collection `name` of a cache service. With `prune`, what the collection has
-    besides goes."""
+    """Puts files into the collection `name` of a cache service. With `prune`, what the collection has besides goes,
+    unless a folder could not be listed."""
 
     name: str
     description: str
     prune: bool
-    files: Mapping[str, Path]
+    gathered: Gathered
 
     async def __call__(self, client: AsyncCollectionClient) -> PutCounts:
-        counts = PutCounts()
+        counts, files, unlisted = PutCounts(), self.gathered.files, self.gathered.unlisted
+        for folder, why in unlisted.items():
+            _note(counts, folder, f"cannot be listed: {why}{'; no document is removed' if self.prune else ''}")
         slots = asyncio.Semaphore(_AT_ONCE)
-        console = Console(stderr=True)
+        console = PlainConsole(stderr=True)
         with Progress(console=console, transient=True, disable=not sys.stderr.isatty()) as progress:
-            bar = progress.add_task(self.name, total=len(self.files))
+            bar = progress.add_task(self.name, total=len(files))
 
             async def one(source: str, file: Path) -> None:
                 async with slots:
                     await self._put(client, source, file, counts)
                     progress.advance(bar)
 
-            await asyncio.gather(*(one(source, file) for source, file in self.files.items()))
-        if self.prune:
+            await asyncio.gather(*(one(source, file) for source, file in files.items()))
+        if self.prune and not unlisted:
             counts.removed = await self._prune(client)
         return counts
 
@@ -85,33 +97,50 @@ class PutAll:
             kept = await client.documents(self.name)
         except NotFound:  # nothing could be put
             return 0
-        gone = [each.source for each in kept if each.source not in self.files]
+        gone = [each.source for each in kept if each.source not in self.gathered.files]
         return await client.remove(self.name, gone)
 
 
-def gather(given: Sequence[Path], base: Path | None, prefix: str) -> dict[str, Path]:
-    """Each file by its source. Raises `InvalidArgument` where there is none, where one is not below `base`, and where
-    two have the same source."""
-    found: dict[str, Path] = {}
-    for file in _files(given):
+def gather(given: Sequence[Path], base: Path | None, prefix: str) -> Gathered:
+    """Each file by its source. Raises `InvalidArgument` where there is none, where a given one cannot be read, where
+    one is not below `base`, and where two have the same source."""
+    found = Gathered()
+
+    def unlisted(error: OSError) -> None:
+        found.unlisted[prefix + _relative(Path(error.filename), base)] = error.strerror or str(error)
+
+    for file in _files(given, unlisted):
         source = prefix + _relative(file, base)
-        if source in found and found[source] != file:
-            raise InvalidArgument(f"{found[source]} and {file} have the same source, {source}")
-        found[source] = file
-    if not found:
+        if source in found.files and found.files[source] != file:
+            raise InvalidArgument(f"{found.files[source]} and {file} have the same source, {source}")
+        found.files[source] = file
+    if not (found.files or found.unlisted):
         raise InvalidArgument("there is no .md, .markdown or .txt file in what was given")
     return found
 
 
-def _files(given: Iterable[Path]) -> Iterable[Path]:
+def _files(given: Sequence[Path], unlisted: Callable[[OSError], None]) -> Iterator[Path]:
     for path in given:
-        if path.is_dir():
-            inside = (each for each in path.rglob("*") if each.suffix.lower() in _ENDINGS and each.is_file())
-            yield from sorted(inside)
-        elif path.exists():
-            yield path
-        else:
-            raise InvalidArgument(f"there is no {path}")
+        try:
+            is_folder = stat.S_ISDIR(path.stat().st_mode)
+        except OSError as error:
+            raise InvalidArgument(f"{path} cannot be read: {error.strerror}") from None
+        yield from _inside(path, unlisted) if is_folder else (path,)
+
+
+def _inside(folder: Path, unlisted: Callable[[OSError], None]) -> list[Path]:
+    walked = os.walk(folder, onerror=unlisted)
+    return sorted(file for at, _, names in walked for name in names if _is_document(file := Path(at, name)))
+
+
+def _is_document(file: Path) -> bool:
+    """Whether a file is to be put; also one that cannot be looked at: reading it says why."""
+    if file.suffix.lower() not in _ENDINGS:
+        return False
+    try:
+        return stat.S_ISREG(file.stat().st_mode)
+    except OSError:
+        return True
 
 
 def _relative(file: Path, base: Path | None) -> str:

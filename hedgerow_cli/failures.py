@@ -58,7 +58,7 @@ def fail(message: str, reason: str = "", as_json: bool = False, code: str = "FAI
 
 def notify(message: str) -> None:
     """A line on stderr; the command goes on."""
-    from hedgerow_cli.screen import harmless  # imports rich, which only an error needs
+    from hedgerow_cli.terminal import harmless  # imports rich, which only an error needs
 
     print(f"hedgerow: {harmless(message)}", file=sys.stderr, flush=True)
 

@@ -88,17 +88,21 @@ def _places(service: str | None, folder: Path) -> dict[str, log_files.LogPlace]:
 def _show(
     places: dict[str, log_files.LogPlace], service: str | None, folder: Path, tail: int, as_json: bool, *, follow: bool
 ) -> None:
+    import sys
     import time
     from contextlib import suppress
+
+    from hedgerow_cli.terminal import harmless
 
     read = {name: place.open() for name, place in places.items()}
     said: dict[str, str] = {}  # the service of each log's last line
     alone = service is not None and len(places) == 1
+    shown = harmless if sys.stdout.isatty() else str
 
     def show(name: str, lines: list[str]) -> None:
         for line in lines:
             said[name] = log_files.service_of(name, line, said.get(name, name))
-            print(_formatted(said[name], line, as_json, alone), flush=follow)
+            print(shown(_formatted(said[name], line, as_json, alone)), flush=follow)
 
     for name, log in read.items():
         show(name, log.last(tail))

@@ -81,14 +81,13 @@ def pull(
     import sys
 
     with _reported(as_json):
-        from rich.console import Console
-
+        from hedgerow_cli.terminal import PlainConsole
         from launcher.catalog import entries
         from launcher.catalog import pull as pulled
         from launcher.catalog.screen import shown
 
         wanted = list(entries()) if names == ["all"] else names
-        with shown(Console(file=sys.stderr if as_json else None, highlight=False)) as report:
+        with shown(PlainConsole(file=sys.stderr if as_json else None)) as report:
             found = pulled(wanted, report, given=source, form=form, read_files=True)
     if as_json:
         print(json.dumps({"models": {name: str(path) for name, path in found.items()}}))

@@ -7,23 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.cells import cell_len
-from rich.console import Console
 from rich.control import Control
 from rich.segment import ControlType
 from rich.text import Text
 
 from hedgerow import Answer
 from hedgerow_cli.report import report_lines
+from hedgerow_cli.terminal import PlainConsole, harmless
 from hedgerow_cli.waterfall import waterfall
 
-# A model must not be able to write characters that a terminal obeys.
-_CONTROL = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 _BACK = Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
-
-
-def harmless(text: str) -> str:
-    """The text without what a terminal would obey."""
-    return text.translate(_CONTROL)
 
 
 class ScreenWriter:
@@ -66,12 +59,12 @@ def written_as_it_comes() -> Iterator[ScreenWriter]:
         write.end_line()
 
 
-def print_report(console: Console, answer: Answer) -> None:
+def print_report(console: PlainConsole, answer: Answer) -> None:
     """The waterfall and the lines below it."""
     console.print()
     console.print(waterfall(answer, console.width))
     for line in report_lines(answer):
-        console.print(harmless(line), style="dim", highlight=False, markup=False)
+        console.print(line, style="dim")
 
 
 class Captions:
@@ -80,7 +73,7 @@ class Captions:
     Call `clear` before printing something else.
     """
 
-    def __init__(self, console: Console):
+    def __init__(self, console: PlainConsole):
         self._console = console
         self._line: Text | None = None  # what the screen shows, unfinished
 
@@ -96,7 +89,7 @@ class Captions:
     def final(self, line: str, style: str = "") -> None:
         """Replace the partial line with the whole text."""
         self.clear()
-        self._console.print(Text(harmless(line), style), soft_wrap=True)
+        self._console.print(Text(line, style), soft_wrap=True)
 
     def clear(self) -> None:
         """Take the line away."""
@@ -105,7 +98,7 @@ class Captions:
         self._line = None
 
 
-def caption(words: list[str], confirmed: int, console: Console) -> Text:
+def caption(words: list[str], confirmed: int, console: PlainConsole) -> Text:
     """Confirmed words bright and the others dim, or in brackets without a terminal; the newest, where not all fit."""
     if not console.is_terminal:
         pending = " ".join(words[confirmed:])

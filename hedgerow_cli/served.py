@@ -50,14 +50,16 @@ def served(
     if as_json:
         print(json.dumps({"url": where, "models": models, "others": others}))
         return
+    from hedgerow_cli.terminal import harmless
+
     for model in models:
         context = f"{model['context_tokens']:,} tokens" if model["context_tokens"] else "context not known"
         kind = ", ".join(model.get("serves", ())) or model["tier"] or ""
-        print(f"{model['name']:32} {kind:10} {context:>18}  {_price(model)}".rstrip())
+        print(harmless(f"{model['name']:32} {kind:10} {context:>18}  {_price(model)}".rstrip()))
         if "problem" in model:
-            print(f"  {model['problem']}")
+            print(harmless(f"  {model['problem']}"))
     if others:
-        print(f"also by these names: {', '.join(others)}")
+        print(harmless(f"also by these names: {', '.join(others)}"))
 
 
 def http_of(folder: Path) -> str:

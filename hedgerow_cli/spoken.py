@@ -9,8 +9,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from hedgerow import (
     Answer,
     AsyncClient,
@@ -27,6 +25,7 @@ from hedgerow import (
 from hedgerow_cli import failures, options
 from hedgerow_cli.report import as_object
 from hedgerow_cli.screen import Captions, ScreenWriter, print_report
+from hedgerow_cli.terminal import PlainConsole
 
 Show = Callable[[int, ConversationEvent], None]
 
@@ -69,7 +68,7 @@ class SpokenScreen:
     """Words as they are spoken, then the answer as it is written, then where the time went."""
 
     def __init__(self, waterfall: bool):
-        self._console = Console()
+        self._console = PlainConsole()
         self._captions = Captions(self._console)
         self._write = ScreenWriter()
         self._waterfall = waterfall

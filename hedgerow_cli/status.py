@@ -130,17 +130,17 @@ async def ask_all(state_dir: Path, tls_dir: Path | None) -> list[dict[str, str]]
 
 def show(services: Sequence[Mapping[str, str]], traffic: Traffic | None = None) -> None:
     """Print the health of services and the traffic, then which services do not answer and what is wrong."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
+    from hedgerow_cli.terminal import PlainConsole
     from hedgerow_cli.traffic_view import tables
 
     table = Table("service", "address", "health", box=None)
     for service in services:
         colour = "red" if service["health"] != "SERVING" else "yellow" if "problem" in service else "green"
         table.add_row(service["name"], service["address"], Text(service["health"], colour))
-    console = Console(highlight=False, markup=False)  # `[fd00::1]` is an address
+    console = PlainConsole()
     console.print(table)
     for each in tables(traffic) if traffic else ():
         console.print(each)

@@ -34,10 +34,9 @@ def tools(
     import json
     from dataclasses import asdict
 
-    from rich.console import Console
-
     from hedgerow import Client
     from hedgerow_cli.failures import reported
+    from hedgerow_cli.terminal import PlainConsole
 
     with reported(as_json), Client(**reach) as client:
         found, sources = client.tools()
@@ -45,7 +44,7 @@ def tools(
         listing = {"tools": [asdict(tool) for tool in found], "sources": [asdict(source) for source in sources]}
         print(json.dumps(listing))
     else:
-        Console(highlight=False, markup=False).print(_table(found, sources))
+        PlainConsole().print(_table(found, sources))
     raise typer.Exit(any(tool.problem for tool in found) or any(source.problem for source in sources))
 
 
@@ -53,16 +52,14 @@ def _table(found: tuple[ListedTool, ...], sources: tuple[ToolSource, ...]) -> Ta
     from rich.table import Table
     from rich.text import Text
 
-    from hedgerow_cli.screen import harmless
-
     table = Table.grid(padding=(0, 2))
     for tool in found:
         reuse = f"reused for {tool.reusable_ms / 1000:g} s" if tool.reusable_ms else ""
         asked = f"question: {tool.question_argument}" if tool.question_argument else ""
-        state = Text(harmless(tool.problem), "red") if tool.problem else Text("ok", "green")
+        state = Text(tool.problem, "red") if tool.problem else Text("ok", "green")
         table.add_row(Text(tool.name, "bold"), tool.source, state, " · ".join(filter(None, [asked, reuse])))
     for source in sources:
-        table.add_row("", Text(source.name, "dim"), Text(harmless(source.problem), "red"), source.kind)
+        table.add_row("", Text(source.name, "dim"), Text(source.problem, "red"), source.kind)
     if not (found or sources):
         table.add_row("There are none that you may use: see the gateway's setting `tools`.")
     return table

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from hedgerow import Behind, Heard, Partial, Recording, Segment, SpeechSummary, Transcription
-from hedgerow_cli.screen import Captions, harmless
+from hedgerow_cli.screen import Captions
 from hedgerow_cli.spoken import event_object
+from hedgerow_cli.terminal import PlainConsole, harmless
 
 
 def segment_lines(segment: Segment, words: bool) -> Iterator[str]:
@@ -37,7 +37,7 @@ class Progressing:
     def __init__(self, silent: bool):
         self._silent = silent
         on_stdout = sys.stdout.isatty()
-        self._console = Console(stderr=not on_stdout)
+        self._console = PlainConsole(stderr=not on_stdout)
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -75,7 +75,7 @@ class LiveScreen:
 
     def __init__(self, words: bool):
         self._words = words
-        self._captions = Captions(Console())
+        self._captions = Captions(PlainConsole())
 
     def __call__(self, event: Heard) -> None:
         match event:

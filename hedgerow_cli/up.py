@@ -132,9 +132,8 @@ def up(
     """
     import asyncio
 
-    from rich.console import Console
-
     from hedgerow_cli.failures import fail, needs
+    from hedgerow_cli.terminal import PlainConsole
 
     file = file or _file_here(context, model)
     wanted = demo if demo.demo or demo.mesh or _said(context, "replicas") else None
@@ -146,7 +145,7 @@ def up(
     _refuse_pairs(context, file, wanted)
     if not demo.mesh and demo.tls:
         raise typer.BadParameter("needs --mesh", param_hint="--tls")
-    console = Console(highlight=False, markup=False)
+    console = PlainConsole()
     given = Given(model or (), key_env, host, base_port, otlp_endpoint)
     try:
         plan, folder = _chosen(file, given, wanted, state_dir, console, share=not processes)

@@ -122,7 +122,7 @@ def _as_data(step: Any) -> dict[str, Any]:
 
 def _line(step: dict[str, Any]) -> str:
     """For people: what, where, how long, and the times to the first text."""
-    from hedgerow_cli.screen import harmless
+    from hedgerow_cli.terminal import harmless
 
     times = [step[name] for name in ("before_ms", "after_ms") if step[name] is not None]
     first = "  first text " + " → ".join(f"{time:.1f} ms" for time in times) if times else ""

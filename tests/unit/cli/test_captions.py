@@ -5,16 +5,18 @@ from __future__ import annotations
 from io import StringIO
 
 import pytest
-from rich.console import Console
 
 from hedgerow_cli.screen import Captions, caption
+from hedgerow_cli.terminal import PlainConsole
 
 
-def console(terminal: bool, width: int = 40) -> Console:
-    return Console(file=StringIO(), force_terminal=terminal, width=width, color_system="standard", legacy_windows=False)
+def console(terminal: bool, width: int = 40) -> PlainConsole:
+    return PlainConsole(
+        file=StringIO(), force_terminal=terminal, width=width, color_system="standard", legacy_windows=False
+    )
 
 
-def written(screen: Console) -> str:
+def written(screen: PlainConsole) -> str:
     assert isinstance(screen.file, StringIO)
     return screen.file.getvalue()
 

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from rich.console import Console
 
 from hedgerow import Decision, Label
 from hedgerow_cli import demo
@@ -23,6 +22,7 @@ from hedgerow_cli.demo_steps import (
     transcript_contains,
     verdict,
 )
+from hedgerow_cli.terminal import PlainConsole
 from tests.unit.cli.answers import an_answer
 
 CITY = '{"name": "Lyon", "country": "France", "population": 522000}'
@@ -81,5 +81,5 @@ async def test_the_hedged_step_pauses_the_model_of_its_tier_whichever_model_is_f
 
     mesh: Any = SimpleNamespace(services=[service("llm-fast"), service("llm-quality")])
     (step,) = (step for step in STEPS if step.paused)
-    assert await demo._ask(cast(Any, SimpleNamespace(ask=ask)), mesh, step, Console(quiet=True)) == ""
+    assert await demo._ask(cast(Any, SimpleNamespace(ask=ask)), mesh, step, PlainConsole(quiet=True)) == ""
     assert done == [("llm-quality", SIGSTOP), ("asked", "quality"), ("llm-quality", SIGCONT)]

@@ -18,7 +18,7 @@ from launcher.outages import ModelState
 PRICES = {"prompt_usd_per_mtok": 0.5, "completion_usd_per_mtok": 1.5}
 LISTED = [
     {"id": "gpt", "max_model_len": 128_000, "hedgerow": {"tier": "fast", **PRICES}},
-    {"id": "new"},
+    {"id": "new\x1b[2J"},
     {"id": "bge", "hedgerow": {"serves": ["embeddings", "rerank"], "prompt_usd_per_mtok": 0.02}},
     {"id": "local", "max_model_len": 256, "hedgerow": {"serves": ["embeddings"]}},
 ]
@@ -38,7 +38,7 @@ def test_a_model_has_its_tier_or_the_apis_that_it_serves_and_its_price(monkeypat
     assert gpt == "gpt fast 128,000 tokens $0.5 and $1.5 for a million tokens"
     assert bge == "bge embeddings, rerank context not known $0.02 for a million tokens"
     assert local == "local embeddings 256 tokens"
-    assert others == "also by these names: new"
+    assert others == "also by these names: new[2J"
 
 
 def test_programs_get_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

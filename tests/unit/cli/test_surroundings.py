@@ -10,19 +10,21 @@ import sys
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner
 
-from hedgerow import ListedTool, ToolSource
+from hedgerow import ListedTool, StageReport, ToolSource
 from hedgerow_cli import main
 from hedgerow_cli.app import app
 from hedgerow_cli.failures import notify
 from hedgerow_cli.input_options import json_text
+from hedgerow_cli.screen import print_report
 from hedgerow_cli.signals import cancelled_by_signals
 from hedgerow_cli.status import show
+from hedgerow_cli.terminal import PlainConsole
 from hedgerow_cli.tools import _table
 from hedgerow_cli.warm import _line
 from services.runtime.process.config import read_yaml
+from tests.unit.cli.answers import an_answer
 
 UNKNOWN = {"before_ms": None, "after_ms": None}
 
@@ -79,8 +81,11 @@ def test_files_are_utf_8_in_every_locale(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 def test_texts_of_others_are_no_markup_and_no_control_codes(capsys: pytest.CaptureFixture[str]) -> None:
     failed = ListedTool("weather", "", "", "files", True, 0, "", "no file [/etc/x]\x1b[2J")
-    Console(width=80, markup=False).print(_table((failed,), (ToolSource("files", "mcp", "[/] is away"),)))
+    PlainConsole(width=80).print(_table((failed,), (ToolSource("files", "mcp", "[/] is away"),)))
     show([{"name": "gateway", "address": "[fd00::1]:50050", "health": "UNREACHABLE"}])
+    show([{"name": "llm", "address": "127.0.0.1:1", "health": "SERVING", "problem": "refused: \x1b]0;title\x07"}])
+    failed_stage = StageReport("llm", 10, 0.1, 0, "failed", "it says \x1b[5m \x9b6n")
+    print_report(PlainConsole(width=100), an_answer(stages=(failed_stage,), model="m\x1b[1m"))
     notify("the provider says \x1b[2J")
     print(
         _line({"kind": "engine", "replica": "m#1", "prompt": "", "took_ms": 1.0, "problem": "says \x1b[3J", **UNKNOWN})
@@ -88,6 +93,10 @@ def test_texts_of_others_are_no_markup_and_no_control_codes(capsys: pytest.Captu
     out, err = capsys.readouterr()
     assert "no file [/etc/x][2J" in out
     assert "[/] is away" in out
+    assert "refused: ]0;title\n" in out
+    assert "it says [5m 6n" in out
+    assert "\nm[1m · " in out
+    assert not {"\x07", "\x1b", "\x9b"} & {*out}
     assert out.endswith("  says [3J\n")
     assert out.count("[fd00::1]:50050") == 2
     assert err == "hedgerow: the provider says [2J\n"
