@@ -129,7 +129,7 @@ def test_fixed_settings_have_a_reason_and_are_refused_by_name(
 ) -> None:
     assert len(field.description or "") > 5
     monkeypatch.setenv(f"{cls.model_config.get('env_prefix', '')}{path}".upper(), "1")
-    instead = "derived from other settings" if field.default is None else "always "
+    instead = "derived from other settings: " if field.default is None else "always "
     assert complaints(cls, capsys)[0].startswith(f"service: {path.replace('__', '.')}: no longer a setting, {instead}")
 
 

@@ -4,7 +4,7 @@ A value that only its author could choose, such as a window or the size of a que
 beside it, and code may pass another one (`GatewaySettings(hedge={"window_s": 5})`), as unit tests do. It is no setting:
 `docs/settings.md` has no row for it and the command line no help, and the environment, a file or an option that gives
 it is refused by name. `Fixed[int | None]` with the default None is derived from other settings, as its description
-says.
+says after "None: ", which the refusal repeats.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def is_fixed(field: FieldInfo) -> bool:
 
 def refuse(cls: type[BaseModel], given: Mapping[str, Any], at: str = "") -> None:
     """Raise ValueError where an operator gives fixed fields: a line for each, with its path and value."""
-    if found := [f"{path}: no longer a setting, {_instead(value)}{_MORE}" for path, value in _fixed(cls, given, at)]:
+    if found := [f"{path}: no longer a setting, {instead}{_MORE}" for path, instead in _fixed(cls, given, at)]:
         raise ValueError("\n".join(found))
 
 
@@ -51,8 +51,8 @@ class NoneFixed(PydanticBaseSettingsSource):
 
 def _fixed(
     cls: type[BaseModel], given: Mapping[str, Any], at: str = "", whole: object = None, within: bool = False
-) -> Iterator[tuple[str, Any]]:
-    """(path, fixed value) of each given field that is fixed, or `within` a fixed group."""
+) -> Iterator[tuple[str, str]]:
+    """(path, what is in force instead) of each given field that is fixed, or `within` a fixed group."""
     for name, value in given.items():
         if (field := cls.model_fields.get(name)) is None:
             continue  # pydantic refuses it
@@ -62,12 +62,12 @@ def _fixed(
         for group, members, place in groups:
             yield from _fixed(group, members, f"{place}.", always if place == path else None, fixed)
         if fixed and not groups:
-            yield path, always
+            yield path, _instead(always, field.description or "")
 
 
-def _instead(value: object) -> str:
+def _instead(value: object, description: str) -> str:
     if value is None:
-        return "derived from other settings"
+        return ": ".join(filter(None, ("derived from other settings", description.partition("None: ")[2].rstrip("."))))
     if isinstance(value, bool):
         return f"always {str(value).lower()}"
     return f"always {value:,}" if isinstance(value, int | float) else f"always {value}"

@@ -33,7 +33,7 @@ class Settings(ServiceSettings):
     listed: tuple[Source, ...] = ()
     maybe: Window | None = None
     poll_ms: Fixed[int] = Field(1_000, ge=1)
-    wait_ms: Fixed[int | None] = Field(None, ge=1)
+    wait_ms: Fixed[int | None] = Field(None, ge=1, description="Longest wait. None: half of `poll_ms`.")
     warm: Fixed[bool] = True
     key: SecretStr = SecretStr("")
 
@@ -42,7 +42,7 @@ PREFIX = "HEDGEROW_SHOP_"
 GIVEN = (
     ({"POLL_MS": "5"}, "poll_ms: no longer a setting, always 1,000"),
     ({"WARM": "false"}, "warm: no longer a setting, always true"),
-    ({"WAIT_MS": "5"}, "wait_ms: no longer a setting, derived from other settings"),
+    ({"WAIT_MS": "5"}, "wait_ms: no longer a setting, derived from other settings: half of `poll_ms`"),
     ({"WINDOW__SPAN_S": "5"}, "window.span_s: no longer a setting, always 60"),
     ({"WINDOW": {"span_s": 5, "share": 1}}, "window.span_s: no longer a setting, always 60"),
     ({"TUNING__SHARE": "1"}, "tuning.share: no longer a setting, always 0.25"),
