@@ -23,7 +23,7 @@ def properties(number: int, many: int, of: Callable[[int], object] = lambda _: S
 
 
 # Costly grammars that the gateway admits, found by trying the limits of its counts
-# (docs/adr/0021-structured-output.md).
+# (docs/adr/0014-structured-output.md).
 COSTLY: tuple[Callable[[int], ResponseFormat], ...] = (
     lambda number: as_schema(properties(number, 480)),
     lambda number: as_schema({"type": "array", "items": STRING, "maxItems": 9_000 + number % 1_000}),

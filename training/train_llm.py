@@ -3,7 +3,8 @@
     python train_llm.py OUT [--steps N]
 
 Writes OUT/demo-llm and OUT/demo-llm-draft. Both share the tokenizer, so the draft can speculate for the
-target. Loss is taken on the assistant's tokens only.
+target. Loss is taken on the assistant's tokens only. Those of tests/models are of 4,000 steps of 128 × 512 tokens, in 5
+and 2 minutes on one H200, and of `train_tools.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Collections: what a search finds by meaning, by words and by both, and what it costs.
 
-The real cache service and its real embedder, on the project's own pages: 142 questions, written by hand, with the
+The real cache service and its real embedder, on the project's own pages: 140 questions, written by hand, with the
 sections that answer them (`questions.tsv`). All rankings are asked question by question in turns.
 """
 

@@ -72,7 +72,7 @@ class CTranslate2Engine:
     One text at a time. With padding, a text's vector is another than alone (cosine down to 0.997: small differences
     change what is rounded to eight bits), and 16 questions together take up to a tenth less time than one by one. Only
     texts of one length come out as alone: sixteen take 0.66 ms each in place of 1.05, but of 16 real questions too few
-    have the same length to gain by it (ADR 19). The first would wait for the last either way.
+    have the same length to gain by it (ADR 12). The first would wait for the last either way.
     """
 
     name, languages = f"{MODEL} ctranslate2 int8", LANGUAGES

@@ -1,7 +1,7 @@
 """Prefix warm-up: keeps replicas warm, and warms all of them on request.
 
 Each replica reads a prompt separately, because each engine has its own prefix cache, and once for each salt, because an
-engine reuses nothing across salts (docs/adr/0020). A replica whose connection was lost may have lost its cache.
+engine reuses nothing across salts (docs/adr/0013). A replica whose connection was lost may have lost its cache.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The choice of a model: pure rules over a table of models and their live latency.
 
 Every gateway applies them to the table that the router pushes, and the router checks its settings with them
-(docs/adr/0008). They belong to neither service, so both may import them.
+(docs/adr/0007). They belong to neither service, so both may import them.
 """
 
 from __future__ import annotations

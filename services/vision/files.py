@@ -1,6 +1,6 @@
 """Which files the engines may load, and each file's content, read once: what was looked at is what is loaded.
 
-A model's file is code to most engines (docs/adr/0024): `torch.jit.load` runs what it holds, a TensorRT plan is machine
+A model's file is code to most engines: `torch.jit.load` runs what it holds, a TensorRT plan is machine
 code, and `torch.export.load` unpickles and evaluates. So the operator lists the engines that may load anything, and
 may pin every file by its digest.
 """

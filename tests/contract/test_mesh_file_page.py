@@ -19,7 +19,7 @@ EXAMPLES = [
     for file in (REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md")))
     for text in re.findall(r"```yaml\n(models:.*?)```", file.read_text(), re.DOTALL)
 ]
-VARIABLES = ("OPENAI_API_KEY", "HEDGEROW_API_KEY", "ACME_KEY", "BATCH_KEY", "SERVERS_KEY", "SUPPORT_KEY")
+VARIABLES = ("OPENAI_API_KEY", "HEDGEROW_API_KEY", "ACME_KEY", "BATCH_KEY", "SUPPORT_KEY")
 
 
 def test_the_page_of_mesh_file_keys_is_up_to_date() -> None:

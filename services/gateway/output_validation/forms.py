@@ -1,5 +1,5 @@
 """Whether a text matches a response format: one function for each kind, except grammars. The cost of a caller's grammar
-is not known beforehand, and a thread cannot be stopped, so only the engine enforces a grammar (ADR 21)."""
+is not known beforehand, and a thread cannot be stopped, so only the engine enforces a grammar (ADR 14)."""
 
 from __future__ import annotations
 

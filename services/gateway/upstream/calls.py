@@ -95,7 +95,7 @@ async def reachable(channel: grpc.aio.Channel) -> None:
     """Wait until a call has somewhere to go.
 
     In place of gRPC's `wait_for_ready`: over xDS such a call stays where it is for good if it began before the control
-    plane could be asked, while the channel itself recovers (docs/adr/0008).
+    plane could be asked, while the channel itself recovers (docs/adr/0007).
     """
     while (state := channel.get_state(try_to_connect=True)) not in _CALLABLE:
         await channel.wait_for_state_change(state)

@@ -98,7 +98,7 @@ def engine_args(settings: VllmSettings) -> Any:
     types = {field.name: field.type for field in dataclasses.fields(AsyncEngineArgs)}
     fields = check_fields(settings.engine_fields(), types)
     # Of vLLM's backends the one whose every step is bounded; with the others one caller's regular expression holds up
-    # the engine for a minute (docs/adr/0021-structured-output.md).
+    # the engine for a minute (docs/adr/0014-structured-output.md).
     fields.setdefault("structured_outputs_config", StructuredOutputsConfig(backend=BOUNDED))
     if current_platform.is_cpu():
         fields.setdefault("kv_cache_memory_bytes", round(settings.cpu_kvcache_space_gib * 2**30))

@@ -73,7 +73,7 @@ def _in_one_process(parallel: Any, settings: VllmSettings) -> None:
     """Have the engine's process run the model itself, where it would start another one for nothing but that.
 
     On a CPU vLLM 0.32 does so, whatever is asked for, to bind that one's threads to cores. Where none are bound, it is
-    everything imported once more, and a hop there and back for each step (docs/adr/0029).
+    everything imported once more, and a hop there and back for each step (docs/adr/0017).
     """
     from vllm.platforms import current_platform
 

@@ -20,7 +20,7 @@ from services.runtime.errors import InvalidInput
 def to_chat(messages: tuple[Message, ...], prefix: str, salt: str) -> list[dict[str, Any]]:
     """The messages for vLLM's renderer. A prefix is the last message, left open.
 
-    vLLM keeps what it has read of media by their `uuid`, for all tenants: so that holds the salt (ADR 20).
+    vLLM keeps what it has read of media by their `uuid`, for all tenants: so that holds the salt (ADR 13).
     """
     conversation = to_messages(messages)
     if prefix:

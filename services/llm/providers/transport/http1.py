@@ -1,6 +1,6 @@
 """HTTP/1.1: each answer under way has a connection, which is kept for the next one.
 
-aiohttp, because it brings the first token sooner and costs less than anything else that was measured (ADR 12).
+aiohttp, because it brings the first token sooner and costs less than anything else that was measured (ADR 9).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """HTTP/2 where the provider offers it (ALPN, so over TLS only): all answers share a connection. HTTP/1.1 elsewhere.
 
 pyqwest, which is reqwest and hyper: httpx never notifies the provider that its caller has left (it sends no
-RST_STREAM), so that it generates to the end (ADR 12).
+RST_STREAM), so that it generates to the end (ADR 9).
 """
 
 from __future__ import annotations
