@@ -10,12 +10,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import math
-from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
-from itertools import accumulate, groupby
 from typing import Protocol
 
 from opentelemetry.trace import Span
@@ -23,12 +21,15 @@ from opentelemetry.trace import Span
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.quota import REQUEST, TURN, Claim, Reservation
 from services.gateway.answer.event_writer import Send
+from services.gateway.api import kept_answer
+from services.gateway.api.kept_answer import ExpendableFirst, Item, KeptAnswer, Key
 from services.gateway.errors import AnswerNotKept
 from services.gateway.policies.single_flight import Flight, FlightReader
 from services.gateway.settings.serving import KeptSettings
 from services.runtime import telemetry
 from services.runtime.aside import aside, size_of_text
 from services.runtime.errors import InvalidInput
+from services.runtime.policy.fair_lru import FairLru
 
 
 class SendChoice(Protocol):
@@ -40,35 +41,25 @@ class SendChoice(Protocol):
 
 Begin = Callable[[Span, SendChoice], Awaitable[object]]  # gives the answer, or several
 Admit = Callable[[Claim], Awaitable[Reservation]]
-_Item = tuple[int | None, pb.Event]  # which of several answers it is of
-_Key = tuple[str, str]  # a tenant's name, and its own key
 _LONGEST_KEY = 128
-_PORTION_BYTES = 262_144  # of events in one message, beside the last: all of a kept answer may be more than gRPC takes
 _MAY_DIFFER = ("idempotency_key", "events_seen", "attempt", "budget_ms", "first_token_budget_ms", "heartbeat_ms")
 
 
-@dataclass(slots=True, eq=False)
-class _Kept:
-    key: _Key
-    request: bytes  # a digest of it
-    keeper: FlightReader[_Item]  # keeps the answer going while no client reads it
-    flight: Flight[_Item]
-    clients: int = 0
-    size: int = 0
-    timer: asyncio.TimerHandle | None = None
-
-
-@dataclass(slots=True)
 class IdempotencyStore:
     """The answers with a key, of all tenants. Each tenant has keys of its own."""
 
-    settings: KeptSettings
-    _kept: dict[_Key, _Kept] = field(default_factory=dict)  # the oldest first
-    _sizes: Counter[str] = field(default_factory=Counter)  # in bytes, by tenant
-    _unread: defaultdict[str, set[_Kept]] = field(default_factory=lambda: defaultdict(set))  # by tenant
+    def __init__(self, settings: KeptSettings):
+        self.settings = settings
+        self._kept: FairLru[Key, KeptAnswer] = FairLru(settings.bytes, order=ExpendableFirst)
+        self._unread: defaultdict[str, set[KeptAnswer]] = defaultdict(set)  # by tenant
 
     def __len__(self) -> int:
         return len(self._kept)
+
+    @property
+    def size(self) -> int:
+        """The memory of the answers that are kept, in bytes."""
+        return self._kept.bytes
 
     def unread(self, tenant: str) -> bool:
         """Whether an answer of that tenant's is under way that no client reads, but may come back for."""
@@ -102,15 +93,16 @@ class IdempotencyStore:
             reservation = await admit(claim) if claim else None
             try:
                 while items := await reader.take():
-                    for choice, events in _portions(items):
-                        await send(pb.GenerateResponse(events=events), choice)
+                    for choice, message in kept_answer.portions(items):
+                        await send(message, choice)
             finally:
                 if reservation:
                     reservation.settle(0)
 
     @contextmanager
-    def _client(self, kept: _Kept, reader: FlightReader[_Item]) -> Iterator[None]:
+    def _client(self, kept: KeptAnswer, reader: FlightReader[Item]) -> Iterator[None]:
         kept.clients += 1
+        self._rank(kept)
         self._drop_unread(kept)
         if kept.timer:
             kept.timer.cancel()
@@ -119,18 +111,19 @@ class IdempotencyStore:
         finally:
             reader.close()
             kept.clients -= 1
-            if not kept.clients and self._kept.get(kept.key) is kept:
+            self._rank(kept)
+            if not kept.clients and self._holds(kept):
                 later = asyncio.get_running_loop().call_later
                 kept.timer = later(self.settings.lasts_s, self._give_up, kept)
                 if not kept.flight.over:
-                    self._unread[kept.key[0]].add(kept)
+                    self._unread[kept.tenant].add(kept)
 
     def drain(self) -> None:
         """Give up the answers without a client: no client will come back to a process that ends."""
-        for kept in [each for each in self._kept.values() if not each.clients]:
+        for kept in [each for each in self._kept if not each.clients]:
             self._give_up(kept)
 
-    def _find(self, request: pb.GenerateRequest, tenant: str, digest: bytes) -> _Kept | None:
+    def _find(self, request: pb.GenerateRequest, tenant: str, digest: bytes) -> KeptAnswer | None:
         key, seen = request.idempotency_key, request.events_seen
         if not 1 <= len(key) <= _LONGEST_KEY:
             raise InvalidInput("idempotency_key", f"1 to {_LONGEST_KEY} characters", f"{len(key)} characters")
@@ -146,13 +139,14 @@ class IdempotencyStore:
             raise InvalidInput("events_seen", f"0 to {came}, as many as there were", seen)
         return kept
 
-    def _start(self, key: _Key, digest: bytes, begin: Begin) -> _Kept:
-        flight = Flight[_Item]()
-        kept = self._kept[key] = _Kept(key, digest, flight.subscribe(math.inf), flight)
+    def _start(self, key: Key, digest: bytes, begin: Begin) -> KeptAnswer:
+        flight = Flight[Item]()
+        kept = KeptAnswer(key, digest, flight.subscribe(math.inf), flight)
+        self._kept.put(key, kept)
         flight.start(self._fly(kept, begin))
         return kept
 
-    async def _fly(self, kept: _Kept, begin: Begin) -> None:
+    async def _fly(self, kept: KeptAnswer, begin: Begin) -> None:
         try:
             with telemetry.internal_span("answer") as span:  # the client's own may be over before
                 await begin(span, partial(self._add, kept))
@@ -160,55 +154,47 @@ class IdempotencyStore:
             self._forget(kept)
             raise
         finally:
+            kept.whole = True
+            self._rank(kept)
             self._drop_unread(kept)
 
-    async def _add(self, kept: _Kept, message: pb.GenerateResponse, choice: int | None = None, /) -> None:
-        for event in message.events:
-            kept.flight.add((choice, event))
-        if self._kept.get(kept.key) is not kept:  # given up; its clients read it to the end
+    async def _add(self, kept: KeptAnswer, message: pb.GenerateResponse, choice: int | None = None, /) -> None:
+        items = kept_answer.encoded(message, choice)
+        for item in items:
+            kept.flight.add(item)
+        if not self._holds(kept):  # given up; its clients read it to the end
             return
-        size = message.ByteSize()
-        kept.size += size
-        self._sizes[kept.key[0]] += size
-        while self._sizes.total() > self.settings.bytes and (oldest := self._oldest()):
-            self._give_up(oldest)
+        more = kept_answer.size(items)
+        kept.size += more
+        self._kept.grow(kept.key, more)
+        while self._kept.full and (expendable := self._kept.get(self._kept.next_to_go())):
+            self._give_up(expendable)
 
-    def _oldest(self) -> _Kept | None:
-        """The first of the tenant that has the most: of the answers without a client rather than of the others, and of
-        the whole ones rather than of those under way."""
+    def _holds(self, kept: KeptAnswer) -> bool:
+        return self._kept.get(kept.key) is kept
 
-        def expendable(kept: _Kept) -> tuple[bool, bool, int]:
-            return not kept.clients, kept.flight.over, self._sizes[kept.key[0]]
+    def _rank(self, kept: KeptAnswer) -> None:
+        """An answer is whole, or has got or lost a client."""
+        if self._holds(kept):
+            self._kept.use(kept.key)
 
-        return max(self._kept.values(), key=expendable, default=None)
-
-    def _drop_unread(self, kept: _Kept) -> None:
+    def _drop_unread(self, kept: KeptAnswer) -> None:
         """A client reads the answer, or it is over: no client will come back for its slot."""
-        unread = self._unread[kept.key[0]]
+        unread = self._unread[kept.tenant]
         unread.discard(kept)
         if not unread:
-            del self._unread[kept.key[0]]
+            del self._unread[kept.tenant]
 
-    def _give_up(self, kept: _Kept) -> None:
+    def _give_up(self, kept: KeptAnswer) -> None:
         self._forget(kept)
         kept.keeper.close()
 
-    def _forget(self, kept: _Kept) -> None:
+    def _forget(self, kept: KeptAnswer) -> None:
         if kept.timer:
             kept.timer.cancel()
-        if self._kept.get(kept.key) is kept:
-            del self._kept[kept.key]
-            self._sizes[kept.key[0]] -= kept.size
-            self._sizes += Counter()  # drops tenants at 0
+        if self._holds(kept):
+            self._kept.pop(kept.key)
             self._drop_unread(kept)
-
-
-def _portions(items: Sequence[_Item]) -> Iterator[tuple[int | None, list[pb.Event]]]:
-    """Events that may go in one message: of one answer, and few bytes. Those of several answers came in turn."""
-    items = sorted(items, key=lambda item: -1 if item[0] is None else item[0])
-    sizes = accumulate(event.ByteSize() for _, event in items)
-    portions = groupby(zip(items, sizes, strict=True), key=lambda each: (each[0][0], each[1] // _PORTION_BYTES))
-    return ((choice, [event for (_, event), _ in portion]) for (choice, _), portion in portions)
 
 
 def _digest(request: pb.GenerateRequest, choices: int) -> bytes:

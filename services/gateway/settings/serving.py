@@ -53,9 +53,9 @@ class KeptSettings(Group):
     bytes: Fixed[int] = Field(
         67_108_864,
         ge=0,
-        description="Most bytes of these answers in each worker. At the limit, the tenant with the most gives up its "
-        "oldest one: whole ones without a client first, then those under way without a client, which end, then those "
-        "that a client reads, which go on and are not kept.",
+        description="Memory for these answers in each worker, in bytes. At the limit, the tenant with the most gives "
+        "up one: the oldest whole one without a client, else one under way without a client, which ends, else one that "
+        "a client reads, which goes on and is not kept.",
     )
 
     @property

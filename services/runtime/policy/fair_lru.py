@@ -19,7 +19,7 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Kept(Protocol):
-    """A value of the cache. Its properties must not change while it is held."""
+    """A value of the cache. While it is held, its tenant does not change, and its size only as `grow` records."""
 
     @property
     def tenant(self) -> str: ...
@@ -143,6 +143,13 @@ class FairLru(Generic[K, V]):
         """Record a use: by default the value becomes its tenant's most recently used."""
         value = self._values[key]
         self._tenants[value.tenant].keys.use(key, value)
+
+    def grow(self, key: K, size: int) -> None:
+        """Record that the size of a value has grown by `size`."""
+        tenant = self._values[key].tenant
+        self._tenants[tenant].bytes += size
+        self.bytes += size
+        self._push_share(tenant)
 
     def pop(self, key: K) -> V | None:
         value = self._values.pop(key, None)

@@ -176,7 +176,7 @@ def test_a_cancelled_stored_answer_without_a_returning_client_leaves_nothing_beh
         request = pb.GenerateRequest(idempotency_key="k")
         yield with_heartbeats(partial(kept.follow, request, "acme", begin, admit, 60.0), read, 0.005)
         await asyncio.sleep(120)
-        assert (len(kept), kept._sizes.total()) == (0, 0)
+        assert (len(kept), kept.size) == (0, 0)
         assert_over(scene_)
 
     assert cancelled_at_every_await(scene) >= 2

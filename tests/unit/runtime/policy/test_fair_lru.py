@@ -18,6 +18,12 @@ class Value:
     size: int = 1
 
 
+@dataclass
+class Growing:
+    tenant: str
+    size: int
+
+
 def fill(lru: FairLru[str, Value], tenant: str, count: int, size: int = 1) -> list[str]:
     """Puts values of a tenant in, and lets go of what has to. Returns what went."""
     gone = []
@@ -80,6 +86,18 @@ _STEPS = st.lists(
     st.tuples(st.sampled_from(["put", "put", "put", "pop", "use"]), st.integers(0, 12), st.integers(1, 60)),
     max_size=80,
 )
+
+
+def test_a_tenant_whose_value_grows_beyond_the_others_makes_room() -> None:
+    lru: FairLru[str, Growing] = FairLru(100)
+    values = {name: Growing(name, 30) for name in "abc"}
+    for name, value in values.items():
+        lru.put(name, value)
+    values["b"].size += 20
+    lru.grow("b", 20)
+    assert (lru.full, lru.bytes, lru.bytes_of("b"), lru.next_to_go()) == (True, 110, 50, "b")
+    lru.pop("b")
+    assert (lru.full, lru.bytes) == (False, 60)
 
 
 @given(_STEPS)
