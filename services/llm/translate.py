@@ -142,8 +142,8 @@ def _to_message(where: str, message: chat_pb2.Message, untranslated: Mapping[str
 def _with_documents(
     parts: Iterable[Part], documents: Sequence[chat_pb2.Document], untranslated: Mapping[str, str]
 ) -> Iterator[Part]:
-    """The parts, with the documents in the place of the characters that stand for them. These are counted in all texts
-    of the message together."""
+    """The parts, with the documents in the place of the characters that stand for them, if any do. These are counted in
+    all texts of the message together."""
     begin, waiting = 0, deque(documents)
     for part in parts:
         if part.kind != "text":
@@ -153,10 +153,15 @@ def _with_documents(
         while waiting and waiting[0].begin < end:
             document = waiting.popleft()
             yield from _text(part.text[at - begin : document.begin - begin])
-            yield Part("document", place=document.place, given=untranslated[document.place])
+            yield _document(document, untranslated)
             at = document.end
         yield from _text(part.text[at - begin :])
         begin = end
+    yield from (_document(each, untranslated) for each in waiting)  # behind all texts
+
+
+def _document(document: chat_pb2.Document, untranslated: Mapping[str, str]) -> Part:
+    return Part("document", place=document.place, given=untranslated[document.place])
 
 
 def _text(text: str) -> Iterator[Part]:

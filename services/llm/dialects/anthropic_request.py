@@ -80,11 +80,12 @@ def conversation_of(messages: Iterable[tuple[str, list[dict[str, Any]]]]) -> dic
 
 
 def _to_blocks(where: str, message: Message) -> list[dict[str, Any]]:
-    if message.role == "tool":
-        result = {"type": "tool_result", "tool_use_id": to_id(message.tool_call_id)}
-        return [result | ({"content": message.content} if message.content else {})]
     parts = (Part("text", message.content), *message.parts)
     blocks = [_to_block(f"{where}.parts[{index - 1}]", part) for index, part in enumerate(parts) if not _is_blank(part)]
+    if message.role == "tool":
+        result = {"type": "tool_result", "tool_use_id": to_id(message.tool_call_id)}
+        content = blocks if message.parts else message.content
+        return [result | ({"content": content} if content else {})]
     blocks += [to_use(f"{where}.tool_calls[{index}]", call) for index, call in enumerate(message.tool_calls)]
     return blocks
 

@@ -1,12 +1,14 @@
-"""Documents of a conversation, from the words of one API to those of another: `file` of OpenAI's chat completions,
-`input_file` of its Responses and `document` of Anthropic's Messages.
+"""Documents and pictures of a conversation, from the words of one API to those of another: `file` and `image_url` of
+OpenAI's chat completions, `input_file` and `input_image` of its Responses, `document` and `image` of Anthropic's
+Messages. Pictures that a user's message holds are not among them: the contract has a place for these.
 
 What is not the same in both is refused: citations and notes on a document, a file that a provider has stored for
-Anthropic's API, an address for chat completions, and types of files that Messages lacks. To OpenAI's models a document
-of text is text, after its title.
+Anthropic's API, a stored picture, a document's address for chat completions, and types of files that Messages lacks. To
+OpenAI's models a document of text is text, after its title.
 
-Sources: https://developers.openai.com/api/docs/guides/pdf-files and
-https://platform.claude.com/docs/en/build-with-claude/pdf-support.
+Sources: https://developers.openai.com/api/docs/guides/pdf-files,
+https://developers.openai.com/api/docs/guides/images-vision and
+https://platform.claude.com/docs/en/build-with-claude/{pdf-support,vision}.
 """
 
 from __future__ import annotations
@@ -22,7 +24,12 @@ from services.llm.dialects.media import image_type
 from services.llm.engine import Original
 from services.runtime.errors import InvalidInput
 
-_TYPES = {"chat_completions": "file", "responses": "input_file", "messages": "document"}
+_TYPES = {  # of documents, and of pictures
+    "chat_completions": ("file", "image_url"),
+    "responses": ("input_file", "input_image"),
+    "messages": ("document", "image"),
+}
+_PICTURES = frozenset(picture for _, picture in _TYPES.values())
 _HARMLESS = ("type", "cache_control", "prompt_cache_breakpoint")
 _WITHOUT_CITATIONS = (None, {"enabled": False})
 _PDF, _PLAIN = "application/pdf", "text/plain"
@@ -42,9 +49,10 @@ class _Document:
     file_id: str = ""  # of OpenAI's files
 
 
-def takes(original: Original, place: str, given: str, api: str) -> bool:
-    """Whether the field at `place`, whose JSON is `given`, is a document of a message that models of `api` get."""
-    if place not in original.documents:
+def takes(original: Original, place: str, given: str, api: str, *, sees: bool) -> bool:
+    """Whether the field at `place`, whose JSON is `given`, is a document or a picture of a message that models of `api`
+    get. `sees`: whether the model takes pictures."""
+    if place not in original.documents or (not sees and json.loads(given).get("type") in _PICTURES):
         return False
     try:
         translated(place, given, api)
@@ -53,22 +61,67 @@ def takes(original: Original, place: str, given: str, api: str) -> bool:
     return True
 
 
+def picture_data(given: str) -> bytes:
+    """The picture in a part, whose JSON is `given`; nothing where it holds none."""
+    try:
+        read = source("", _picture_url(json.loads(given)))
+        return _decoded("", read["data"]) if _is_picture(read) else b""
+    except (AttributeError, KeyError, TypeError, InvalidInput):
+        return b""
+
+
 def translated(place: str, given: str, api: str) -> dict[str, Any]:
     """The part in the words of `api` for the part at `place`, whose JSON is `given`. Raises InvalidInput where it has
     no counterpart."""
     part = json.loads(given)
-    if part.get("type") == _TYPES[api]:
+    if part.get("type") in _TYPES[api]:
         return dict(part)
     if part.get("type") == "file" and api == "messages":
         return from_file(f"{place}.file", part.get("file"))
     try:
-        document = _read(part)
+        if part["type"] in _PICTURES:
+            where = f"{place}.{'source' if part['type'] == 'image' else 'image_url'}"
+            written = _to_picture(source(where, _picture_url(part)), _detail(part), api)
+        else:
+            document = _read(part)
+            written = _write(place, document, api) if document else None
     except (AttributeError, KeyError, TypeError):
-        document = None
-    written = _write(place, document, api) if document else None
+        written = None
     if written is None:
-        raise InvalidInput(place, "a document that the model's API has, too", str(part.get("type")))
+        raise InvalidInput(place, "a document or a picture that the model's API has, too", str(part.get("type")))
     return written
+
+
+def _picture_url(part: Mapping[str, Any]) -> str:
+    """The address of a picture, or a `data:` URL. Raises errors of lookups for what has neither."""
+    if part["type"] != "image":
+        given = part["image_url"]
+        return str(given["url"] if isinstance(given, dict) else given)
+    place = part["source"]
+    return f"data:image;base64,{place['data']}" if place["type"] == "base64" else str(place["url"])
+
+
+def _detail(part: Mapping[str, Any]) -> str:
+    """How closely OpenAI's models are to look at a picture; empty where its caller does not say."""
+    given = part.get("image_url")
+    detail = (given if isinstance(given, dict) else part).get("detail")
+    return detail if detail in ("low", "high", "original") else ""
+
+
+def _is_picture(read: Mapping[str, Any]) -> bool:
+    return str(read.get("media_type")).startswith("image/")
+
+
+def _to_picture(read: dict[str, Any], detail: str, api: str) -> dict[str, Any] | None:
+    """`read` is its place in the words of Messages. None for what is no picture."""
+    if read["type"] != "url" and not _is_picture(read):
+        return None
+    if api == "messages":
+        return {"type": "image", "source": read}
+    url = read["url"] if read["type"] == "url" else f"data:{read['media_type']};base64,{read['data']}"
+    if api == "responses":
+        return {"type": "input_image", "image_url": url, "detail": detail or "auto"}
+    return {"type": "image_url", "image_url": {"url": url, **({"detail": detail} if detail else {})}}
 
 
 def _read(part: Mapping[str, Any]) -> _Document | None:

@@ -18,6 +18,8 @@ from services.llm.engine import Constraint, Message, Original, Part, Request, To
 from services.llm.validation import read_parameters, read_schema
 from services.runtime.errors import InvalidInput
 
+# Where a tool's message, which has text alone, has a picture or a file: in the user's message behind the results.
+_ATTACHMENT = "[attachment {} of the tool results]"
 # vLLM's servers: leave the last message open instead of beginning a new one.
 GO_ON = {"add_generation_prompt": False, "continue_final_message": True}
 
@@ -89,8 +91,41 @@ def to_body(
 
 
 def to_messages(messages: tuple[Message, ...], of_calls: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
-    """A conversation as JSON. `of_calls` is what each call of a tool has besides."""
-    return [_to_message(f"messages[{index}]", message, of_calls or {}) for index, message in enumerate(messages)]
+    """A conversation as JSON. `of_calls` is what each call of a tool has besides.
+
+    Pictures and files in the results of tools follow in a user's message, because OpenAI's API takes text alone there.
+    """
+    said, attached = list[dict[str, Any]](), list[dict[str, Any]]()
+    for index, message in enumerate(messages):
+        where = f"messages[{index}]"
+        if message.role == "tool":
+            said.append(_to_result(where, message, attached))
+            continue
+        if attached and message.role != "user":
+            said.append({"role": "user", "content": attached})
+            attached = []
+        written = _to_message(where, message, of_calls or {})
+        if attached:
+            written["content"], attached = [*attached, *_parts_of(written["content"])], []
+        said.append(written)
+    return [*said, {"role": "user", "content": attached}] if attached else said
+
+
+def _to_result(where: str, message: Message, attached: list[dict[str, Any]]) -> dict[str, Any]:
+    """The message of a result. A picture or a file goes to `attached`, and a text that names it stands in its place."""
+    texts = [message.content] if message.content else []
+    for index, part in enumerate(message.parts):
+        given = _to_part(f"{where}.parts[{index}]", part)
+        if given["type"] != "text":
+            named = _ATTACHMENT.format(len(attached) // 2 + 1)
+            attached += [{"type": "text", "text": named}, given]
+            given = attached[-2]
+        texts.append(given["text"])
+    return {"role": "tool", "content": "\n".join(texts), "tool_call_id": message.tool_call_id}
+
+
+def _parts_of(content: Any) -> list[dict[str, Any]]:
+    return content if isinstance(content, list) else [{"type": "text", "text": content}]
 
 
 def _to_message(where: str, message: Message, of_calls: Mapping[str, Any]) -> dict[str, Any]:
@@ -103,8 +138,6 @@ def _to_message(where: str, message: Message, of_calls: Mapping[str, Any]) -> di
             "content": content or None,
             "tool_calls": [{**_to_call(call), **of_calls} for call in message.tool_calls],
         }
-    if message.role == "tool":
-        said["tool_call_id"] = message.tool_call_id
     return said
 
 

@@ -74,11 +74,12 @@ def to_conversation(messages: tuple[Message, ...]) -> dict[str, Any]:
 
 
 def _items(where: str, message: Message) -> Iterator[dict[str, Any]]:
+    parts = [_to_part(f"{where}.parts[{index}]", part) for index, part in enumerate(message.parts)]
     if message.role == "tool":
-        yield {"type": "function_call_output", "call_id": message.tool_call_id, "output": message.content}
+        output = parts or message.content
+        yield {"type": "function_call_output", "call_id": message.tool_call_id, "output": output}
         return
-    if message.parts:
-        parts = [_to_part(f"{where}.parts[{index}]", part) for index, part in enumerate(message.parts)]
+    if parts:
         yield {"role": message.role, "content": parts}
     elif message.content or not message.tool_calls:
         yield {"role": message.role, "content": message.content}

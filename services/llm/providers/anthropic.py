@@ -34,7 +34,7 @@ class AnthropicEngine(ProviderEngine):
         def translates(original: Original, place: str, given: str) -> bool:
             if chat_as_messages.takes(original, place, given, sees=sees):
                 return True
-            return documents.takes(original, place, given, "messages")
+            return documents.takes(original, place, given, "messages", sees=sees)
 
         self._model = replace(
             self._model, apis=frozenset({"messages"}), lacks=frozenset(HAS_NOT), takes=EFFORTS, translates=translates

@@ -55,7 +55,7 @@ class OpenAIEngine(ProviderEngine):
             apis=apis,
             lacks=frozenset(lacks),
             takes=OPENAIS,
-            translates=partial(documents.takes, api=self._apis[0]),
+            translates=partial(documents.takes, api=self._apis[0], sees=Feature.IMAGES in own.features),
         )
 
     async def count_tokens(self, messages: tuple[Message, ...], tools: tuple[Tool, ...], deadline: Deadline) -> int:

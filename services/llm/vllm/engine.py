@@ -19,7 +19,7 @@ from services.llm.vllm.args import BOUNDED
 from services.llm.vllm.constraints import Constraints, Trial
 from services.llm.vllm.fields import TAKEN, VllmFields, fields
 from services.llm.vllm.grammar_sandbox import Terms
-from services.llm.vllm.messages import characters, check_pictures, has_media, to_chat
+from services.llm.vllm.messages import characters, check_pictures, has_media, takes_picture, to_chat
 from services.llm.vllm.params import refusal, sampling_params, structured_outputs, template_refusal, unreadable_media
 from services.llm.vllm.parsers import Parsers, found
 from services.llm.vllm.reading import UnreadableOutput
@@ -200,7 +200,7 @@ def _constraints(engine: Any, settings: LlmSettings) -> Constraints | None:
 
 def _describe(engine: Any, settings: LlmSettings, defaults: Mapping[str, Any]) -> Model:
     speculation = engine.vllm_config.speculative_config
-    context = int(engine.model_config.max_model_len)
+    context, features = int(engine.model_config.max_model_len), _features(engine)
     return Model(
         name=settings.public_name,
         engine="vllm",
@@ -209,8 +209,9 @@ def _describe(engine: Any, settings: LlmSettings, defaults: Mapping[str, Any]) -
         speculation=speculation.method if speculation else "off",
         continues=True,
         salts=True,
-        features=_features(engine),
+        features=features,
         takes=TAKEN,
+        translates=takes_picture if Feature.IMAGES in features else None,
         default_sampling=Sampling(**defaults),
     )
 

@@ -11,8 +11,9 @@ from functools import partial
 from io import BytesIO
 from typing import Any
 
+from services.llm.dialects.documents import picture_data
 from services.llm.dialects.openai_request import to_messages
-from services.llm.engine import Message
+from services.llm.engine import Message, Original
 from services.runtime.aside import LARGE_BYTES, aside
 from services.runtime.errors import InvalidInput
 
@@ -43,6 +44,11 @@ def has_media(messages: tuple[Message, ...]) -> bool:
     return any(part.kind != "text" for message in messages for part in message.parts)
 
 
+def takes_picture(original: Original, place: str, given: str) -> bool:
+    """Whether the field at `place`, whose JSON is `given`, is a picture in a message. vLLM would fetch one by URL."""
+    return place in original.documents and bool(picture_data(given))
+
+
 def _media(conversation: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for message in conversation:
         if isinstance(message["content"], list):
@@ -63,8 +69,9 @@ async def check_pictures(messages: tuple[Message, ...], most_pixels: int, tenant
 def _check_all(messages: tuple[Message, ...], most_pixels: int) -> None:
     for index, message in enumerate(messages):
         for number, part in enumerate(message.parts):
-            if part.kind == "image":
-                _check(f"messages[{index}].parts[{number}].image", part.data, most_pixels)
+            if part.kind in ("image", "document"):
+                data = part.data or picture_data(part.given)
+                _check(f"messages[{index}].parts[{number}].image", data, most_pixels)
 
 
 def _check(field: str, data: bytes, most_pixels: int) -> None:

@@ -64,6 +64,9 @@ def as_text(messages: tuple[Message, ...], tools: tuple[Tool, ...], *, takes_sys
 
 
 def _as_text(message: Message) -> Message:
+    if message.role == "tool" and message.parts:
+        begin, end = Part("text", "<tool_response>\n"), Part("text", "\n</tool_response>")
+        return Message("user", parts=(begin, *message.parts, end))
     if message.role == "tool":
         return Message("user", f"<tool_response>\n{message.content}\n</tool_response>")
     if message.tool_calls:

@@ -166,6 +166,22 @@ async def test_a_masked_response_request_keeps_all_other_fields(
     assert "hedgerow" not in asked.body
 
 
+async def test_a_private_text_beside_a_picture_is_masked_and_the_picture_stays(
+    http: httpx.AsyncClient, provider: RecordingProvider
+) -> None:
+    text = {"type": "input_text", "text": "For jane@example.org."}
+    seen = {"type": "input_image", "image_url": "https://a.test/b.png", "detail": "low"}
+    called = {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"}
+    output = {"type": "function_call_output", "call_id": "c", "output": [text, seen]}
+    body = {"model": "resp", "input": [{"role": "user", "content": [text, seen]}, called, output]}
+    reply = await http.post("/v1/responses", json={**body, "hedgerow": {"guard": "personal=mask"}})
+    assert reply.status_code == 200, reply.text
+    (asked,) = provider.asked
+    asking, _, result = asked.body["input"]
+    assert "jane" not in str(asked.body)
+    assert (asking["content"][1], result["output"][1]) == (seen, seen)
+
+
 async def test_a_private_text_in_several_parts_of_a_response_reaches_no_provider(
     http: httpx.AsyncClient, provider: RecordingProvider
 ) -> None:

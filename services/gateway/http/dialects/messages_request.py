@@ -142,12 +142,19 @@ def _take_block(request: pb.GenerateRequest, message: chat_pb2.Message, block: F
             call = compact(block.raw("input") or {}).decode()
             message.tool_calls.add(id=block.needed("id"), name=block.needed("name"), arguments=call)
         case "tool_result":
-            result = request.messages.add(role=chat_pb2.ROLE_TOOL, tool_call_id=block.needed("tool_use_id"))
-            result.content = _text_alone(block, "content")
-            if block.flag("is_error"):  # which other APIs lack
-                result.content = f"{_FAILED}{result.content}"
+            _take_result(request, block)
         case _ if kind not in _THOUGHTS:
             message.parts.add(text=left(block, kind))
+
+
+def _take_result(request: pb.GenerateRequest, block: Fields) -> None:
+    result = request.messages.add(role=chat_pb2.ROLE_TOOL, tool_call_id=block.needed("tool_use_id"))
+    content, failed = block.raw("content"), block.flag("is_error")  # which other APIs lack
+    blocks = block.objects("content") if isinstance(content, list) else []
+    texts = [chat_pb2.Part(text=_FAILED if failed else "")]
+    texts += [chat_pb2.Part(text=_text(each)) for each in blocks]
+    note_documents(result, texts, [block, *blocks])
+    result.content = "".join(part.text for part in texts) + ("" if blocks else block.text("content") or "")
 
 
 def _is_elsewhere(block: Fields) -> bool:
@@ -166,13 +173,12 @@ def _picture(block: Fields) -> bytes:
 
 def _text_alone(given: Fields, name: str) -> str:
     """A string, or blocks of text. Other blocks are left for a provider."""
-    if not isinstance(given.raw(name), list):
-        return given.text(name) or ""
-    texts = []
-    for block in given.objects(name):
-        kind = block.needed("type")
-        texts.append(block.needed("text") if kind == "text" else left(block, kind))
-    return "".join(texts)
+    return "".join(map(_text, given.objects(name))) if isinstance(given.raw(name), list) else given.text(name) or ""
+
+
+def _text(block: Fields) -> str:
+    kind = block.needed("type")
+    return block.needed("text") if kind == "text" else left(block, kind)
 
 
 def _take_tools(request: pb.GenerateRequest, body: Fields) -> None:

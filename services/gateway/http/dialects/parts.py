@@ -14,7 +14,12 @@ from services.runtime.errors import InvalidInput
 _TEXTS = ("text", "input_text", "output_text")
 _PICTURES = ("image_url", "input_image")
 AUDIO = "input_audio"
-DOCUMENTS = ("file", "input_file", "document")  # of chat completions, Responses, and Messages
+_DOCUMENTS = (  # and pictures, of chat completions, Responses, and Messages
+    *("file", "image_url"),
+    *("input_file", "input_image"),
+    *("document", "image"),
+)
+_WITH_DOCUMENTS = (chat_pb2.ROLE_USER, chat_pb2.ROLE_TOOL)
 _CONTENT = "a string, or an array of parts"
 
 
@@ -55,6 +60,13 @@ def settle_blank(request: pb.GenerateRequest, given: Fields) -> None:
         given.leave()
 
 
+def is_inline(picture: Fields) -> bool:
+    """Whether a picture is in the request: others are to be fetched, or lie at the provider."""
+    given = picture.seen("image_url")
+    url = given.get("url") if isinstance(given, dict) else given
+    return picture.seen("file_id") is None and (not isinstance(url, str) or url[:5].lower() == "data:")
+
+
 def read_part(part: Fields, *, media: bool = True) -> chat_pb2.Part:
     """A text, and with `media` a picture in a `data:` URL or a recording. Any other kind is left for the provider."""
     kind = part.needed("type")
@@ -64,7 +76,7 @@ def read_part(part: Fields, *, media: bool = True) -> chat_pb2.Part:
         return chat_pb2.Part(text=part.needed("refusal"))
     if kind == "thinking":  # Mistral's, which other models do not read
         return chat_pb2.Part(text="")
-    if media and kind in _PICTURES and not _is_elsewhere(part):
+    if media and kind in _PICTURES and is_inline(part):
         return chat_pb2.Part(image=_picture(part))
     if media and kind == AUDIO:
         audio = part.object(AUDIO)
@@ -75,14 +87,15 @@ def read_part(part: Fields, *, media: bool = True) -> chat_pb2.Part:
 
 
 def note_documents(message: chat_pb2.Message, parts: Collection[chat_pb2.Part], read: Collection[Fields]) -> None:
-    """Note where documents stand in the text of a user's message, whose `parts` have been read from `read`. A provider
-    of the same API gets them as they are, and one of another API in its own words."""
-    if message.role != chat_pb2.ROLE_USER:
+    """Note where documents, and pictures that were left, stand in the text of a user's message or of a result, whose
+    `parts` have been read from `read`. A provider of the same API gets them as they are, and one of another API in its
+    own words."""
+    if message.role not in _WITH_DOCUMENTS:
         return
     at, between = 0, len(separator(parts))
     for part, given in zip(parts, read, strict=True):
         at += between if at and part.text else 0
-        if given.seen("type") in DOCUMENTS:
+        if part.HasField("text") and given.seen("type") in _DOCUMENTS:
             message.documents.add(place=given.at("")[:-1], begin=at, end=at + len(part.text))
         at += len(part.text)
 
@@ -92,14 +105,6 @@ def left(part: Fields, kind: str) -> str:
     No model reads it: a model behind another API refuses the part by its path."""
     part.leave()
     return f"[{kind[:64]}]"
-
-
-def _is_elsewhere(part: Fields) -> bool:
-    """Whether a picture is to be fetched, or lies at the provider."""
-    given = part.raw("image_url")
-    url = given.get("url") if isinstance(given, dict) else given
-    is_url = isinstance(url, str) and url[:5].lower() != "data:"
-    return is_url or part.raw("file_id") is not None
 
 
 def _picture(part: Fields) -> bytes:

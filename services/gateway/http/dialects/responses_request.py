@@ -13,7 +13,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.messages import NO_TEXT
 from services.gateway.http.dialects.chat_request import MODES, ROLES, put_tool, take_form, take_sampling
-from services.gateway.http.dialects.parts import note_documents, read_part, settle_blank
+from services.gateway.http.dialects.parts import is_inline, note_documents, read_part, settle_blank
 from services.gateway.http.fields import Fields
 from services.gateway.http.request_options import TRUNCATIONS, RequestOptions, take_model, take_options
 from services.runtime.errors import InvalidInput
@@ -21,6 +21,10 @@ from services.runtime.limits import LONG_MESSAGES
 from services.runtime.strict_json import compact
 
 _TEXTS = ("input_text", "output_text", "text", "refusal")
+_MEDIA = {  # parts besides text, by roles
+    chat_pb2.ROLE_USER: ("input_audio", "input_file", "input_image"),
+    chat_pb2.ROLE_TOOL: ("input_file", "input_image"),
+}
 _REASONING = "reasoning"
 # Fields without prose: names, addresses and encoded data.
 _NOT_WORDS = frozenset(
@@ -107,7 +111,7 @@ def _take_item(request: pb.GenerateRequest, item: Fields, called: set[str], *, l
     if kind == "function_call_output" and _call_of(item) in called:
         item.needed("type")
         result = request.messages.add(role=chat_pb2.ROLE_TOOL, tool_call_id=item.needed("call_id"))
-        _put_content(result, item, "output", pictures=False)
+        _put_content(result, item, "output")
         return True
     if kind == _REASONING:
         item.needed("type")  # what a model thought before is not for a model behind another API to read
@@ -135,15 +139,16 @@ def _take_message(request: pb.GenerateRequest, item: Fields, *, last: bool) -> b
     return True
 
 
-def _put_content(message: chat_pb2.Message, given: Fields, name: str, *, pictures: bool = True) -> None:
+def _put_content(message: chat_pb2.Message, given: Fields, name: str) -> None:
     """A text, or parts. Text alone stays text; a part that has no place is left unread, and stands for a message that
     has no others."""
     if not isinstance(given.seen(name), list):
         message.content = given.text(name) or ""
         return
     given_parts = given.objects(name)
-    read = [part for part in given_parts if _is_read(part, message.role, pictures=pictures)]
-    parts = [read_part(part) for part in read]
+    read = [part for part in given_parts if _is_read(part, message.role)]
+    spoken = any(part.seen("type") in _TEXTS for part in given_parts)
+    parts = [_read(part, message.role, spoken=spoken) for part in read]
     note_documents(message, parts, read)
     if given_parts and not parts:
         message.content = "\n".join(map(_words, given_parts))
@@ -153,16 +158,20 @@ def _put_content(message: chat_pb2.Message, given: Fields, name: str, *, picture
         message.parts.extend(parts)
 
 
-def _is_read(part: Fields, role: chat_pb2.Role, *, pictures: bool) -> bool:
-    kind, url = part.seen("type"), part.seen("image_url")
-    if kind in _TEXTS:
-        return True
+def _is_read(part: Fields, role: chat_pb2.Role) -> bool:
+    kind = part.seen("type")
     if not isinstance(kind, str):
         raise part.wrong("type", "a string")
-    if kind == "input_file":
-        return role == chat_pb2.ROLE_USER
-    inline = isinstance(url, str) and url[:5].lower() == "data:" and "file_id" not in part
-    return pictures and (kind == "input_audio" or (kind == "input_image" and inline))
+    return kind in _TEXTS or kind in _MEDIA.get(role, ())
+
+
+def _read(part: Fields, role: chat_pb2.Role, *, spoken: bool) -> chat_pb2.Part:
+    """`spoken`: whether there is text beside it. Nothing stands in that text for a picture that is left to providers,
+    so that a guard finds the caller's own texts."""
+    is_user = role == chat_pb2.ROLE_USER
+    if spoken and part.seen("type") == "input_image" and not (is_user and is_inline(part)):
+        return chat_pb2.Part(text="")
+    return read_part(part, media=is_user)
 
 
 def _stand_in(request: pb.GenerateRequest, item: Fields) -> None:
