@@ -1,5 +1,4 @@
-"""One source of tools, as the gateway calls it: its lists, its limiter, a breaker for each tool, and results that may
-answer again."""
+"""A client of one source of tools: its lists of tools, its limiter, a breaker for each tool, and reusable results."""
 
 from __future__ import annotations
 
@@ -28,57 +27,57 @@ from services.runtime.deadline import Clock, Deadline
 from services.runtime.errors import ServiceError
 from services.runtime.policy.fair_lru import FairLru
 
-_OVERHEAD_BYTES = 600  # of a result beside its message's fields
-Place = tuple[str, str, str, str]  # a tenant, a source, a tool of its, arguments
+_RESULT_OVERHEAD_BYTES = 600  # memory of a cached result beside its message's fields
+_ResultKey = tuple[str, str, str, str]  # tenant, source, tool, arguments
 _log = logging.getLogger(__name__)
-_MOST_TENANTS = 1_000  # whose lists are kept, where each has its own
+_MOST_TENANTS = 1_000  # with a list, where each tenant has its own
 _MOST_BREAKERS = 1_000
-_AGAIN_S = 1.0  # before a list is asked for again that did not come, or did not have what is looked for
-_QUEUE = 1_000
-Waited = Callable[[], bool]
+_RELIST_AFTER_S = 1.0  # between tries, after a list that failed or lacks the wanted tool
+_MOST_WAITING = 1_000  # calls of one source
+WaitedToEnd = Callable[[], bool]  # whether the caller of a cancelled call had waited for its whole time
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _KeptOutcome:
+class _CachedResult:
     tenant: str
     result: tool_pb2.CallToolResponse
     size: int
     until: float
 
 
-class Reused:
-    """Results that may answer again, for as long as their tool says: for the same tenant and the same arguments. At
-    most `max_bytes` of them; tenants share the room fairly."""
+class ResultCache:
+    """Results for equal tenant, tool and arguments, for as long as the tool's `reusable_ms`. They take at most
+    `max_bytes`, which tenants share fairly."""
 
     def __init__(self, max_bytes: int, clock: Clock = time.monotonic):
-        self._kept: FairLru[Place, _KeptOutcome] = FairLru(max_bytes)
+        self._results: FairLru[_ResultKey, _CachedResult] = FairLru(max_bytes)
         self._clock = clock
 
-    def get(self, place: Place) -> tool_pb2.CallToolResponse | None:
-        kept = self._kept.get(place)
-        if kept is None:
+    def get(self, key: _ResultKey) -> tool_pb2.CallToolResponse | None:
+        cached = self._results.get(key)
+        if cached is None:
             return None
-        if kept.until <= self._clock():
-            self._kept.pop(place)
+        if cached.until <= self._clock():
+            self._results.pop(key)
             return None
-        self._kept.use(place)
-        return kept.result
+        self._results.use(key)
+        return cached.result
 
-    def put(self, place: Place, result: tool_pb2.CallToolResponse, for_s: float) -> None:
-        size = result.ByteSize() + sum(map(len, place)) + _OVERHEAD_BYTES
-        self._kept.replace(place, _KeptOutcome(place[0], result, size, self._clock() + for_s))
+    def put(self, key: _ResultKey, result: tool_pb2.CallToolResponse, for_s: float) -> None:
+        size = result.ByteSize() + sum(map(len, key)) + _RESULT_OVERHEAD_BYTES
+        self._results.replace(key, _CachedResult(key[0], result, size, self._clock() + for_s))
 
 
 @dataclass(slots=True)
-class _Listed:
-    """The last list. `asked_at` moves with each try, `listed_at` with each success."""
+class _ListState:
+    """The last list of a source. `tried_at` moves with each try, `listed_at` with each success."""
 
     checker: Checker
     listing: Listing | None = None
     listed_at: float = float("-inf")
-    asked_at: float = float("-inf")
+    tried_at: float = float("-inf")
     problem: str = ""
-    asking: asyncio.Task[None] | None = None
+    refresh: asyncio.Task[None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,39 +97,44 @@ class SourceClient:
         name: str,
         source: ToolSource,
         settings: GatewaySettings,
-        reused: Reused,
+        results: ResultCache,
         retry: Retry,
         clock: Clock = time.monotonic,
         make_key: Callable[[], str] = lambda: uuid.uuid4().hex,
     ):
         self.name, self.source, self._settings, self._clock = name, source, settings, clock
-        self.own = settings.tools.sources[name]
-        self._reused, self._retry, self._make_key = reused, retry, make_key
-        self._lists: dict[str, _Listed] = {}
+        self.source_settings = settings.tools.sources[name]
+        self._results, self._retry, self._make_key = results, retry, make_key
+        self._lists: dict[str, _ListState] = {}
         self._breakers: dict[str, TenantAwareBreaker] = {}
         self._limiter = Limiter(
-            f"tools {name}", Fixed(self.own.concurrency), _QUEUE, self.own.queue_ms / 1000, "deadline", clock=clock
+            f"tools {name}",
+            Fixed(self.source_settings.concurrency),
+            _MOST_WAITING,
+            self.source_settings.queue_ms / 1000,
+            "deadline",
+            clock=clock,
         )
 
     async def listing(self, tenant: str, within_s: float, missing: bool = False) -> Listing | None:
         """The source's list for a tenant; None where there never was one. An old list is renewed in the background.
         A first one, or one of which something is `missing`, is waited for, but not while the source is down."""
-        listed, now = self._listed(tenant), self._clock()
+        listed, now = self._list_state(tenant), self._clock()
         refresh_s = self._settings.tools.refresh_ms / 1000
         stale = now - listed.listed_at >= refresh_s or missing
-        if stale and not listed.asking and now - listed.asked_at >= _AGAIN_S:
-            listed.asking = asyncio.create_task(self._ask(tenant, listed))
-        if listed.asking and not listed.problem and (listed.listing is None or missing):
-            await asyncio.wait({listed.asking}, timeout=within_s)
+        if stale and not listed.refresh and now - listed.tried_at >= _RELIST_AFTER_S:
+            listed.refresh = asyncio.create_task(self._refresh(tenant, listed))
+        if listed.refresh and not listed.problem and (listed.listing is None or missing):
+            await asyncio.wait({listed.refresh}, timeout=within_s)
         return listed.listing
 
     def listed(self, tenant: str) -> Listing | None:
         """The last list; None where there never was one."""
-        return self._listed(tenant).listing
+        return self._list_state(tenant).listing
 
     def problem(self, tenant: str) -> str:
         """The problem of the source or its list, for people."""
-        listed = self._listed(tenant)
+        listed = self._list_state(tenant)
         return "; ".join(filter(None, [listed.problem, listed.listing.problem if listed.listing else ""]))
 
     def why(self, tool: Tool, tenant: str) -> str:
@@ -139,12 +143,12 @@ class SourceClient:
         return breaker.why(tenant) if breaker else ""
 
     async def call(
-        self, tool: Tool, arguments: str, tenant: Tenant, score: int, within_s: float, span: Span, waited: Waited
+        self, tool: Tool, arguments: str, tenant: Tenant, score: int, within_s: float, span: Span, waited: WaitedToEnd
     ) -> CallOutcome:
-        """Call a tool within `within_s`. When cancelled, `waited` says whether the caller has waited for its whole
-        time: only then the silence counts against the tool. Raises `ServiceError`; a tool's own failure is a result."""
-        place = (tenant.name, self.name, tool.remote, arguments)
-        if found := self._reused.get(place):
+        """Call a tool within `within_s` seconds, as `score` orders waiting calls. A cancelled call counts as a failure
+        of the tool only if `waited()`. Raises `ServiceError`; a tool's own failure is a result."""
+        key = (tenant.name, self.name, tool.remote, arguments)
+        if found := self._results.get(key):
             return CallOutcome(found, reused=True)
         breaker = self._breaker(tool)
         if not breaker.would_admit(tenant.name):
@@ -157,7 +161,7 @@ class SourceClient:
         finally:
             slot.release(unused=permit is None)
         if (reusable_ms := tool.description.reusable_ms) and not outcome.result.failed:
-            self._reused.put(place, outcome.result, reusable_ms / 1000)
+            self._results.put(key, outcome.result, reusable_ms / 1000)
         return outcome
 
     async def _attempts(
@@ -167,7 +171,7 @@ class SourceClient:
         tenant: str,
         deadline: Deadline,
         span: Span,
-        waited: Waited,
+        waited: WaitedToEnd,
         permit: TenantAwarePermit,
     ) -> CallOutcome:
         key = self._make_key()
@@ -183,11 +187,12 @@ class SourceClient:
             pause_s = self._retry.pause_s(error, deadline.remaining()) if again else None
             if pause_s is None:
                 raise
-            permit, why = await self._after(pause_s, tool, tenant), error.outline
+            permit, why = await self._permit_for_retry(pause_s, tool, tenant), error.outline
         return CallOutcome(await self._attempt(call(), permit, waited), retried=why)
 
-    async def _after(self, pause_s: float, tool: Tool, tenant: str) -> TenantAwarePermit:
-        """Leave for a retry that is paid for. Where there is none, or its caller has left, the price goes back."""
+    async def _permit_for_retry(self, pause_s: float, tool: Tool, tenant: str) -> TenantAwarePermit:
+        """The breaker's permit for a retry, after a pause. The retry budget was charged; without a permit, and where
+        the caller has left, the charge is refunded."""
         try:
             await asyncio.sleep(pause_s)
             return self._permit(tool, tenant)
@@ -202,7 +207,9 @@ class SourceClient:
             raise breaker.refusal(tenant)
         return permit
 
-    async def _attempt(self, call: CallAttempt, permit: TenantAwarePermit, waited: Waited) -> tool_pb2.CallToolResponse:
+    async def _attempt(
+        self, call: CallAttempt, permit: TenantAwarePermit, waited: WaitedToEnd
+    ) -> tool_pb2.CallToolResponse:
         try:
             result = await self.source.call(call)
             permit.replied()
@@ -215,7 +222,7 @@ class SourceClient:
                 permit.abandoned()
             raise
         finally:
-            permit.withdrawn()  # unless it has reported: an earlier cancel is no sample
+            permit.withdrawn()  # of no effect after a report; an early cancel is no sample
 
     async def run(self) -> None:
         """Keep connected, and list the tools before the first request, until cancelled."""
@@ -226,16 +233,16 @@ class SourceClient:
                     group.create_task(self._keep_listed())
         finally:
             for listed in self._lists.values():
-                if listed.asking:
-                    listed.asking.cancel()
+                if listed.refresh:
+                    listed.refresh.cancel()
 
     async def _keep_listed(self) -> None:
         while True:
             listing = await self.listing("", self._settings.tools.list_ms / 1000, missing=True)
-            await asyncio.sleep(_AGAIN_S if listing is None else self._settings.tools.refresh_ms / 1000)
+            await asyncio.sleep(_RELIST_AFTER_S if listing is None else self._settings.tools.refresh_ms / 1000)
 
-    async def _ask(self, tenant: str, listed: _Listed) -> None:
-        listed.asked_at = self._clock()
+    async def _refresh(self, tenant: str, listed: _ListState) -> None:
+        listed.tried_at = self._clock()
         try:
             found = await self.source.list(tenant, self._settings.tools.list_ms / 1000)
             listed.listing, listed.listed_at, listed.problem = listed.checker.check(found), self._clock(), ""
@@ -246,16 +253,16 @@ class SourceClient:
             listed.problem = "a fault of this gateway; its log says which"
             _log.exception("tools of %s: not listed", self.name)
         finally:
-            listed.asking = None
+            listed.refresh = None
 
-    def _listed(self, tenant: str) -> _Listed:
+    def _list_state(self, tenant: str) -> _ListState:
         key = tenant if self.source.per_tenant else ""
         listed = self._lists.pop(key, None)
         if listed is None:
             if len(self._lists) >= _MOST_TENANTS:
                 del self._lists[next(iter(self._lists))]
             settings = self._settings
-            listed = _Listed(Checker(self.name, self.own, settings.tools, settings.response_format))
+            listed = _ListState(Checker(self.name, self.source_settings, settings.tools, settings.response_format))
         self._lists[key] = listed  # the least recently used comes first
         return listed
 
@@ -263,7 +270,7 @@ class SourceClient:
         if tool.remote not in self._breakers:
             if len(self._breakers) >= _MOST_BREAKERS:
                 self._breakers.pop(next(iter(self._breakers))).forget()
-            usual = LatencyBaseline(self._settings.expected.tool_ms / 1000, self._clock)
+            baseline = LatencyBaseline(self._settings.expected.tool_ms / 1000, self._clock)
             name = f"tool {self.name}/{tool.remote}"
-            self._breakers[tool.remote] = make_breaker(self._settings.breakers, name, usual, self._clock, tool.name)
+            self._breakers[tool.remote] = make_breaker(self._settings.breakers, name, baseline, self._clock, tool.name)
         return self._breakers[tool.remote]

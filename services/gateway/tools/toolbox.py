@@ -23,7 +23,7 @@ from services.gateway.policies.retry import Retry
 from services.gateway.settings.tools import ToolSettings
 from services.gateway.tools.listing import Tool
 from services.gateway.tools.source import ToolService, ToolSource
-from services.gateway.tools.source_client import CallOutcome, Reused, SourceClient, Waited
+from services.gateway.tools.source_client import CallOutcome, ResultCache, SourceClient, WaitedToEnd
 from services.runtime import strict_json
 from services.runtime.errors import InvalidInput
 
@@ -86,7 +86,7 @@ class Toolbox:
         score: int,
         within_s: float,
         span: Span,
-        waited: Waited = lambda: False,
+        waited: WaitedToEnd = lambda: False,
     ) -> CallOutcome:
         """Call the tool. `waited`: as in `SourceClient`. Raises `ServiceError`; a tool's own refusal is a result."""
         client = self._clients[tool.source]
@@ -94,7 +94,7 @@ class Toolbox:
 
     def call_s(self, tool: Tool) -> float:
         """How long an answer waits for a call, in seconds."""
-        return self._clients[tool.source].own.call_ms / 1000
+        return self._clients[tool.source].source_settings.call_ms / 1000
 
     async def list(self, tenant: Tenant, within_s: float) -> pb.ListToolsResponse:
         """A tenant's tools and the state of their sources."""
@@ -143,7 +143,10 @@ class Toolbox:
             raise InvalidInput(field, f"the name of one tool alone: {' or '.join(found)}", name)
         source, slash, plain = name.rpartition("/")
         silent = [self._clients[each] for each in self._silent(tenant) if not slash or each == source]
-        if any(plain.startswith(each.own.prefix) and _permitted(f"{each.name}/{plain}", tenant) for each in silent):
+        if any(
+            plain.startswith(each.source_settings.prefix) and _permitted(f"{each.name}/{plain}", tenant)
+            for each in silent
+        ):
             return None
         if not found:
             raise InvalidInput(field, f"one of {', '.join(known) or 'none'}", name)
@@ -234,9 +237,10 @@ def _check_together(request: pb.GenerateRequest, offered: Mapping[str, Tool], aw
 
 def make_toolbox(settings: GatewaySettings, retry: Retry, channel: Callable[[str], grpc.aio.Channel]) -> Toolbox:
     """All sources, none of them connected yet. `channel`: that of an address; `retry`: the gateway's budget."""
-    reused = Reused(settings.tools.reused_bytes)
+    results = ResultCache(settings.tools.reused_bytes)
     clients = [
-        SourceClient(name, _source(name, settings, channel), settings, reused, retry) for name in settings.tools.sources
+        SourceClient(name, _source(name, settings, channel), settings, results, retry)
+        for name in settings.tools.sources
     ]
     return Toolbox(settings.tools, clients)
 
