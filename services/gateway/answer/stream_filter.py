@@ -1,6 +1,6 @@
-"""The filter of the guard for a text on its way to the client: text leaves sentence by sentence, and is masked or cut.
+"""The guard's filter of a streamed answer: text is sent sentence by sentence, and is masked, or cut at a finding.
 
-A long text is read in parts, between which the event loop runs.
+A long text is checked in parts, between which the event loop runs.
 """
 
 from __future__ import annotations
@@ -30,99 +30,98 @@ class Piece:
 
 
 @dataclass(slots=True)
-class _TokenEnd:
-    """Tokens and log-probabilities of a text that ends at this character, counted from the first."""
+class _Unsent:
+    """A received piece whose tokens were not sent yet. `end`: the answer's characters up to its end."""
 
     end: int
     piece: Piece
 
-    def forget_spelling(self, left: int) -> None:
-        """Drop its log-probabilities where any of its text is among the first `left` characters."""
-        if self.end - len(self.piece.text) < left:
+    def forget_logprobs(self, within: int) -> None:
+        """Drop its log-probabilities where any of its text is among the first `within` characters of the answer."""
+        if self.end - len(self.piece.text) < within:
             self.piece = Piece(self.piece.text, self.piece.tokens)
 
 
 @dataclass(slots=True)
 class StreamFilter:
-    """Passes on the text that may leave. `cut`: the answer ends with the last text passed on."""
+    """Filters one answer. `cut`: the answer ends with the last text sent."""
 
     checks: Checks
     ledger: Ledger
     names: Names = field(default_factory=Names)
     tenant: str = ""
     cut: bool = False
-    _unseen: bool = False  # a pattern was too slow: the rest passes unfiltered
-    _came: int = 0  # characters
-    _left: int = 0
-    _waiting: deque[_TokenEnd] = field(default_factory=deque)
+    _unfiltered: bool = False  # a pattern was too slow: the rest passes unfiltered
+    _received: int = 0  # characters of the answer
+    _sent: int = 0  # of these
+    _waiting: deque[_Unsent] = field(default_factory=deque)
     _screen: Screen = field(init=False)
 
     def __post_init__(self) -> None:
         self._screen = Screen(self.checks.answers, self.checks.denied, self.names)
 
     async def feed(self, text: str, tokens: int = 0, logprobs: Sequence[chat_pb2.TokenLogprob] = ()) -> Piece | None:
-        """The text that may be sent now; None where there is none. The event loop runs between the parts of a long
-        text."""
+        """Take the next text of the model. Returns the text that may be sent now; None where there is none."""
         piece = Piece(text, tokens, logprobs)
-        if self._unseen:
+        if self._unfiltered:
             return piece
-        self._came += len(text)
-        self._waiting.append(_TokenEnd(self._came, piece))
+        self._received += len(text)
+        self._waiting.append(_Unsent(self._received, piece))
         if len(text) <= AT_ONCE:
-            return self._seen(text)
-        return await self._seen_in_parts(text)
+            return self._filter(text)
+        return await self._filter_parts(text)
 
     def close(self) -> Piece | None:
         """The rest, when no more text comes."""
-        return None if self._unseen or self.cut or not self._waiting else self._seen(None)
+        return None if self._unfiltered or self.cut or not self._waiting else self._filter(None)
 
     def must_end(self) -> bool:
         """Whether the answer ends with the text that is held back, as far as it has come."""
-        if self._unseen or self.cut:
+        if self._unfiltered or self.cut:
             return False
         try:
             return any(each.kind in self.checks.ends for each in self._screen.held())
         except TooSlow:
             return True
 
-    async def _seen_in_parts(self, text: str) -> Piece | None:
-        left = list[Piece]()
+    async def _filter_parts(self, text: str) -> Piece | None:
+        sent = list[Piece]()
         for part in parts(text, AT_ONCE):
             if self.cut:
                 break
-            released = Piece(part) if self._unseen else self._seen(part)
-            left += [released] if released else []
+            released = Piece(part) if self._unfiltered else self._filter(part)
+            sent += [released] if released else []
             await give_way(self.tenant)
-        return _joined(left)
+        return _joined(sent)
 
-    def _seen(self, text: str | None) -> Piece | None:
+    def _filter(self, text: str | None) -> Piece | None:
         try:
             released = self._screen.close() if text is None else self._screen.feed(text)
         except TooSlow as problem:
             return self._late(problem)
         if not released.length:
             return None
-        return self._handed_on(released)
+        return self._send(released)
 
-    def _handed_on(self, released: Released) -> Piece:
-        self._left += released.length
+    def _send(self, released: Released) -> Piece:
+        self._sent += released.length
         if released.findings:  # log-probabilities would spell the hidden text
             for waiting in self._waiting:
-                waiting.forget_spelling(self._left)
+                waiting.forget_logprobs(self._sent)
         ended = [each for each in released.findings if each.kind in self.checks.ends]
         if released.findings:
             self._record(Act.GUARD_ENDED if ended else Act.GUARD_MASKED, released)
         self.cut = bool(ended)
-        tokens, logprobs = self._what_came(everything=self.cut)
+        tokens, logprobs = self._take_tokens(everything=self.cut)
         if self.cut:
             return Piece(released.before, tokens)
         return Piece(released.text, tokens, logprobs)
 
-    def _what_came(self, *, everything: bool) -> tuple[int, Sequence[chat_pb2.TokenLogprob]]:
-        """Tokens and log-probabilities of the text that has left; `everything`: also of text that never will, because
-        it is charged."""
+    def _take_tokens(self, *, everything: bool) -> tuple[int, Sequence[chat_pb2.TokenLogprob]]:
+        """Tokens and log-probabilities of the text that is sent now; `everything`: also of text that never will be,
+        because it is charged."""
         tokens, logprobs = 0, list[chat_pb2.TokenLogprob]()
-        while self._waiting and (everything or self._waiting[0].end <= self._left):
+        while self._waiting and (everything or self._waiting[0].end <= self._sent):
             piece = self._waiting.popleft().piece
             tokens += piece.tokens
             logprobs += piece.logprobs
@@ -136,11 +135,11 @@ class StreamFilter:
 
     def _late(self, problem: TooSlow) -> Piece:
         is_open = self.checks.settings.late == "open"
-        what = "the rest is not looked through" if is_open else "the answer ends"
+        what = "the rest is not checked" if is_open else "the answer ends"
         self.ledger.decide(Act.GUARD_LATE, "answer", f"{problem}: {what}")
         self.ledger.degrade(Degraded.GUARD_LATE)
-        self._unseen, self.cut = is_open, not is_open
-        tokens, logprobs = self._what_came(everything=True)
+        self._unfiltered, self.cut = is_open, not is_open
+        tokens, logprobs = self._take_tokens(everything=True)
         return Piece(self._screen.open(), tokens, logprobs) if is_open else Piece("", tokens)
 
 

@@ -30,7 +30,7 @@ from services.gateway.http.endpoints.cache import Caching
 from services.gateway.http.endpoints.embedding import Embedding
 from services.gateway.http.endpoints.endpoint_admission import EndpointAdmission
 from services.gateway.http.endpoints.generating import Dialect, Generating
-from services.gateway.http.endpoints.models import Counting, Models
+from services.gateway.http.endpoints.models import Models, TokenCount
 from services.gateway.http.endpoints.moderations import Moderations
 from services.gateway.http.endpoints.providers import ByName, Providers
 from services.gateway.http.endpoints.responses import Responses
@@ -147,7 +147,7 @@ class _App:
         one = f"{RESPONSES}/{{id:response_id}}"
         yield Route(one, self._endpoint(one, stored), methods=["GET", "DELETE"])
         yield self._route("GET", f"{one}/input_items", stored.input_items)
-        yield self._route("POST", "/v1/messages/count_tokens", Counting(admission, parts.fleet), ANTHROPIC)
+        yield self._route("POST", "/v1/messages/count_tokens", TokenCount(admission, parts.fleet), ANTHROPIC)
         yield self._route("POST", "/v1/audio/transcriptions", Transcriptions(admission, parts.audio))
         translations = Transcriptions(admission, parts.audio, translate=True)
         yield self._route("POST", "/v1/audio/translations", translations)
@@ -157,7 +157,7 @@ class _App:
             ByName("rerank", providers, embedding.rerank, has_cache),
             ByName("moderations", providers, Moderations(admission), has_own=True),
         ):
-            yield self._route("POST", f"/v1/{serve.method}", serve, ErrorResponse.of_methods)
+            yield self._route("POST", f"/v1/{serve.method}", serve, ErrorResponse.for_cohere_and_voyage)
         yield self._route("GET", "/v1/cache/stats", caching.stats)
         yield self._route("POST", "/v1/cache/wrong", caching.report_wrong)
         yield self._route("DELETE", "/v1/cache", caching.remove)

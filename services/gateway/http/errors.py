@@ -1,4 +1,4 @@
-"""The one place where typed causes become HTTP: a status, a type and a code, and whether to come back.
+"""Errors as HTTP responses: status, type and code, and whether to retry.
 
 A client repeats 408, 409, 429 and 5xx automatically, unless `x-should-retry` says no.
 """
@@ -59,28 +59,26 @@ REASONS: Mapping[str, tuple[int, str]] = {
     "ANSWERS_WAITING": (503, "answers_waiting"),
 }
 _TYPES = {**dict(STATUSES.values()), 502: "server_error"}
-_TOO_LONG = "prompt is too long: "
-_ANTHROPICS = (_TOO_LONG, "input length and `max_tokens` exceed context limit")
-# Repeating these would end the same, or cost as much again.
-_NOT_AGAIN = frozenset(
+_ANTHROPIC_TOO_LONG = "prompt is too long: "  # clients of Anthropic's API look for these beginnings
+_ANTHROPIC_BEGINNINGS = (_ANTHROPIC_TOO_LONG, "input length and `max_tokens` exceed context limit")
+# Retries of these would fail likewise, or cost as much again.
+_NOT_RETRYABLE = frozenset(
     {code_pb2.INTERNAL, code_pb2.DEADLINE_EXCEEDED, code_pb2.UNIMPLEMENTED, code_pb2.FAILED_PRECONDITION}
 )
-
-
-# Names of fields that differ from the contract's.
-_MEDIA = {"images": "image_url", "audio": "input_audio"}
+# Fields whose names by HTTP differ from those of the protos.
+_MEDIA_NAMES = {"images": "image_url", "audio": "input_audio"}
 _PARTS = re.compile(r"^(messages\[\d+\])\.parts")
-MESSAGES = "messages"  # Anthropic's API, as the models' services name it
+ANTHROPIC = "messages"  # the name of Anthropic's API in `provider_api`
 
 
 class RouteUnknown(Missing):
-    """A path that nothing is served at."""
+    """No route has this path."""
 
     reason = "ROUTE_UNKNOWN"
 
 
 class MethodUnknown(InvalidInput):
-    """A path that is served, by another method."""
+    """The route has other methods: those of `allow`, as the header of that name lists them."""
 
     reason = "METHOD_UNKNOWN"
 
@@ -90,7 +88,7 @@ class MethodUnknown(InvalidInput):
 
 
 class BodyTooLarge(InvalidInput):
-    """A body of more bytes than may come."""
+    """A body above the limit of its bytes."""
 
     reason = "BODY_TOO_LARGE"
 
@@ -102,67 +100,68 @@ class BodyLate(TooLate):
 
 
 class NotJson(InvalidInput):
-    """A body of another type."""
+    """A body whose content type is not `application/json`."""
 
     reason = "NOT_JSON"
 
 
 class NotOffered(ServiceError):
-    """This gateway, as it is set up, does not do that."""
+    """The gateway's settings lack the service that the route needs."""
 
     code: ClassVar[int] = code_pb2.UNIMPLEMENTED
     reason = "NOT_OFFERED"
 
 
 class FirstTokenTimeout(TooLate):
-    """The first of three clocks: no text within the request's first-token budget."""
+    """No text within the request's first-token budget (`first_token_ms`)."""
 
     reason = "FIRST_TOKEN_TIMEOUT"
 
 
 class SilenceTimeout(TooLate):
-    """The second: no more text for too long, in the middle of an answer."""
+    """No further text within `silence_ms`."""
 
     reason = "SILENCE_TIMEOUT"
 
 
 class BudgetTimeout(TooLate):
-    """The third: no text within the whole budget."""
+    """No text within the whole budget (`budget_ms`)."""
 
     reason = "BUDGET_TIMEOUT"
 
 
 class Interrupted(Unavailable):
-    """The model broke in mid-answer, and no other could go on."""
+    """The model failed in mid-answer, and no other could continue."""
 
     reason = "INTERRUPTED"
 
 
 @dataclass(frozen=True, slots=True)
-class TooLong:
-    """A conversation's tokens and those of its context, which clients look for in the message. None: not known."""
+class ContextOverflow:
+    """The tokens of a conversation that exceeds the context (`limit`), for messages in which clients look for both
+    numbers. None: not known."""
 
     limit: int | None
     tokens: int | None
 
     @classmethod
-    def read(cls, error: ContextExceeded) -> TooLong:
+    def read(cls, error: ContextExceeded) -> ContextOverflow:
         """The numbers of an error."""
         limit, tokens = error.metadata.get("limit"), error.metadata.get("value")
         return cls(int(limit), int(tokens)) if limit and tokens else cls(None, None)
 
     def openai(self, message: str) -> str:
         """The message in OpenAI's form, if `message` has Anthropic's."""
-        if self.limit is None or self.tokens is None or not message.startswith(_TOO_LONG):
+        if self.limit is None or self.tokens is None or not message.startswith(_ANTHROPIC_TOO_LONG):
             return message
         return ContextExceeded.of(self.limit, self.tokens).message
 
     def anthropic(self, message: str) -> str:
         """The message in Anthropic's form."""
-        if message.startswith(_ANTHROPICS):
+        if message.startswith(_ANTHROPIC_BEGINNINGS):
             return message
         known = self.limit is not None and self.tokens is not None
-        return f"{_TOO_LONG}{f'{self.tokens} tokens > {self.limit} maximum' if known else message}"
+        return f"{_ANTHROPIC_TOO_LONG}{f'{self.tokens} tokens > {self.limit} maximum' if known else message}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,28 +174,28 @@ class ErrorResponse:
     message: str
     param: str | None = None
     retry_delay_s: float | None = None
-    again: bool | None = None  # whether to try again; None: as clients do with this status
-    quota: str = ""
-    left: int = 0  # of the quota
-    allow: str = ""  # methods
-    own: Mapping[str, Any] | None = None  # a provider's own error
-    api: str = ""  # whose words `own` are in
-    report: Mapping[str, Any] | None = None  # what the gateway did before
-    too_long: TooLong | None = None
+    should_retry: bool | None = None  # None: clients decide by the status
+    quota: str = ""  # `requests`, `tokens` or `concurrency`
+    quota_left: int = 0
+    allow: str = ""  # methods of the route
+    provider_error: Mapping[str, Any] | None = None  # the object `error` of a provider's response
+    provider_api: str = ""  # the API whose shape that object has
+    report: Mapping[str, Any] | None = None  # trace id and decisions
+    overflow: ContextOverflow | None = None
 
     def openai(self) -> dict[str, Any]:
         """The body in OpenAI's shape."""
-        message = self.too_long.openai(self.message) if self.too_long else self.message
+        message = self.overflow.openai(self.message) if self.overflow else self.message
         error = {"message": message, "type": self.type, "param": self.param, "code": self.code}
-        if self.own and self.api != MESSAGES:
-            error = dict(self.own)
+        if self.provider_error and self.provider_api != ANTHROPIC:
+            error = dict(self.provider_error)
         return {"error": error, **({"hedgerow": self.report} if self.report else {})}
 
     def responses(self) -> dict[str, Any]:
-        """The same for a caller of Responses, whose conversation is its `input`."""
-        return replace(self, param="input").openai() if self.too_long and self.param == "messages" else self.openai()
+        """The body for a caller of Responses, whose conversation is its `input`."""
+        return replace(self, param="input").openai() if self.overflow and self.param == "messages" else self.openai()
 
-    def of_methods(self) -> dict[str, Any]:
+    def for_cohere_and_voyage(self) -> dict[str, Any]:
         """OpenAI's shape, and beside it the message under the names that Cohere's and Voyage's clients read."""
         body = self.openai()
         message = body["error"]["message"]
@@ -210,10 +209,10 @@ class ErrorResponse:
             headers.append((b"retry-after-ms", b"%d" % math.ceil(self.retry_delay_s * 1000)))
         if self.quota in ("requests", "tokens"):
             quota = self.quota.encode()
-            headers.append((b"x-ratelimit-remaining-" + quota, b"%d" % self.left))
+            headers.append((b"x-ratelimit-remaining-" + quota, b"%d" % self.quota_left))
             headers.append((b"x-ratelimit-reset-" + quota, f"{self.retry_delay_s or 0:.3f}s".encode()))
-        if self.again is not None:
-            headers.append((b"x-should-retry", b"true" if self.again else b"false"))
+        if self.should_retry is not None:
+            headers.append((b"x-should-retry", b"true" if self.should_retry else b"false"))
         if self.allow:
             headers.append((b"allow", self.allow.encode()))
         if self.status == 401:
@@ -221,13 +220,12 @@ class ErrorResponse:
         return headers
 
 
-def by_callers_names(error: InvalidInput, own: Container[str] = ()) -> InvalidInput:
-    """A refusal of what a request became in the contract, with the field's name as a caller by HTTP knows it. Places in
-    `own` are the caller's own."""
+def with_http_names(error: InvalidInput, http_fields: Container[str] = ()) -> InvalidInput:
+    """An error about a field of the proto, with the field's name by HTTP. Names in `http_fields` are not changed."""
     field = error.metadata.get("field", "")
-    if field in own:
+    if field in http_fields:
         return error
-    name = _PARTS.sub(r"\1.content", _MEDIA.get(field, field))
+    name = _PARTS.sub(r"\1.content", _MEDIA_NAMES.get(field, field))
     if name == field or not error.message.startswith(field):
         return error
     named = copy(error)
@@ -236,37 +234,35 @@ def by_callers_names(error: InvalidInput, own: Container[str] = ()) -> InvalidIn
 
 
 def error_response(error: Exception) -> ErrorResponse:
-    """The public part of an error. Any other than a ServiceError is a bug, whose text stays here."""
+    """The response for an error. The text of a bug, which is any error but a `ServiceError`, is not in it."""
     if not isinstance(error, ServiceError):
         status, kind = STATUSES[code_pb2.INTERNAL]
-        return ErrorResponse(status, kind, "internal", to_status(error).message, again=False)
+        return ErrorResponse(status, kind, "internal", to_status(error).message, should_retry=False)
     status, kind = STATUSES.get(error.code, STATUSES[code_pb2.INTERNAL])
     status, code = REASONS.get(error.reason, (status, error.reason.lower()))
-    response = ErrorResponse(status, _TYPES.get(status, kind), code, error.message, retry_delay_s=error.retry_delay_s)
-    if error.code in _NOT_AGAIN and status >= 500:
-        response = replace(response, again=False)
     param, message = _param(error)
-    quota, left = error.metadata.get("quota", ""), max(0, int(error.metadata.get("left", 0)))
-    allow = error.allow if isinstance(error, MethodUnknown) else ""
-    too_long = TooLong.read(error) if isinstance(error, ContextExceeded) else None
-    response = replace(
-        response,
-        param=param,
-        message=message,
-        quota=quota,
-        left=left,
-        allow=allow,
+    response = ErrorResponse(
+        status,
+        _TYPES.get(status, kind),
+        code,
+        message,
+        param,
+        retry_delay_s=error.retry_delay_s,
+        should_retry=False if error.code in _NOT_RETRYABLE and status >= 500 else None,
+        quota=error.metadata.get("quota", ""),
+        quota_left=max(0, int(error.metadata.get("left", 0))),
+        allow=error.allow if isinstance(error, MethodUnknown) else "",
         report=_report(error),
-        too_long=too_long,
+        overflow=ContextOverflow.read(error) if isinstance(error, ContextExceeded) else None,
     )
-    if own := error.metadata.get("provider_error"):
+    if body := error.metadata.get("provider_error"):
         status, api = int(error.metadata["provider_status"]), error.metadata["provider_api"]
-        return replace(response, status=status, own=json.loads(own), api=api)
+        return replace(response, status=status, provider_error=json.loads(body), provider_api=api)
     return response
 
 
 def _param(error: ServiceError) -> tuple[str | None, str]:
-    """The field at fault, and the message, by the name that callers of OpenAI's API know it by."""
+    """The invalid field and the message, by the field's name in OpenAI's API."""
     field = error.metadata.get("field")
     if not field:
         return None, error.message

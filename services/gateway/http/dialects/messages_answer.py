@@ -9,7 +9,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.question import prompt_tokens
 from services.gateway.http import sse
 from services.gateway.http.dialects.messages_relay import RelayedMessages, input_of
-from services.gateway.http.errors import MESSAGES, ErrorResponse
+from services.gateway.http.errors import ANTHROPIC, ErrorResponse
 from services.gateway.http.report import adds_words, found, report
 from services.gateway.http.request_options import RequestOptions
 
@@ -36,14 +36,14 @@ _TEXT, _THINKING = -1, -2  # in place of a tool call's index
 def error(failure: ErrorResponse) -> dict[str, Any]:
     """An error in Anthropic's shape. `code` and `param` are ours."""
     kind = _TYPES.get(failure.status, "invalid_request_error" if failure.status < 500 else "api_error")
-    message, param = failure.too_long.anthropic(failure.message) if failure.too_long else failure.message, failure.param
+    message, param = failure.overflow.anthropic(failure.message) if failure.overflow else failure.message, failure.param
     if param in _PARAMS:
         param, message = _PARAMS[param], _PARAMS[param] + message.removeprefix(param)
     shown: dict[str, Any] = {"type": kind, "message": message, "code": failure.code, "param": param}
     if param == "thread":  # with which a client sends its whole conversation
         shown["details"] = {"error_code": "thread_unsupported_request"}
-    if failure.own and failure.api == MESSAGES:
-        shown = dict(failure.own)
+    if failure.provider_error and failure.provider_api == ANTHROPIC:
+        shown = dict(failure.provider_error)
     return {"type": "error", "error": shown, **({"hedgerow": failure.report} if failure.report else {})}
 
 

@@ -20,7 +20,7 @@ from services.gateway.errors import refuses_choices
 from services.gateway.http.dialects.original import leave_recordings, original
 from services.gateway.http.endpoints import several
 from services.gateway.http.endpoints.several import AskedAlone, ChoiceWriter, Several, Take, paced
-from services.gateway.http.errors import BudgetTimeout, ErrorResponse, FirstTokenTimeout, Interrupted, by_callers_names
+from services.gateway.http.errors import BudgetTimeout, ErrorResponse, FirstTokenTimeout, Interrupted, with_http_names
 from services.gateway.http.fields import Fields
 from services.gateway.http.report import short, size_of_answer
 from services.gateway.http.request_options import RequestOptions, settle_pace, settle_replacing
@@ -138,7 +138,7 @@ class Generating:
                 else:
                     await self._answer_several(exchange, asked, watch, call, take)
             except InvalidInput as refused:
-                raise by_callers_names(refused, order.request.original.untranslated) from None
+                raise with_http_names(refused, order.request.original.untranslated) from None
 
     async def _asked(self, exchange: Exchange) -> ReadRequest:
         size, tenant = size_in(data := await exchange.json()), exchange.credential.tenant.name

@@ -1,4 +1,4 @@
-"""The list of models, as OpenAI and Anthropic have it, and the count of a prompt's tokens by its model."""
+"""The list of models in OpenAI's and Anthropic's shapes, and the count of a prompt's tokens by its model."""
 
 from __future__ import annotations
 
@@ -27,12 +27,14 @@ class Models:
         self._serves = settings.serves
 
     async def list(self, exchange: Exchange) -> None:
+        """Send all models, then the tiers."""
         names = (*self._names, *TIERS)
         page = {"first_id": names[0], "last_id": names[-1], "has_more": False} if exchange.is_anthropics else {}
         data = [self._describe(name, exchange) for name in names]
         await exchange.reply.whole(200, compact({"object": "list", "data": data, **page}))
 
     async def one(self, exchange: Exchange) -> None:
+        """Send the model or tier that the path names. Raises `ModelUnknown`."""
         name = exchange.scope["path_params"]["model"]
         if name not in self._names and name not in TIERS:
             raise unknown(name, self._names)
@@ -60,7 +62,7 @@ class Models:
         return fields
 
 
-class Counting:
+class TokenCount:
     """Serves `/v1/messages/count_tokens`. Pictures and recordings are not counted."""
 
     def __init__(self, admission: EndpointAdmission, fleet: Fleet):

@@ -17,8 +17,8 @@ from services.gateway.http.errors import (
     FirstTokenTimeout,
     NotOffered,
     SilenceTimeout,
-    by_callers_names,
     error_response,
+    with_http_names,
 )
 from services.gateway.policies.slot import Shed
 from services.gateway.upstream.call_errors import ContentRefused, ModelNotAtProvider, ProviderRefused
@@ -99,7 +99,7 @@ def test_earlier_decisions_of_policies_are_in_the_error() -> None:
 )
 def test_a_refusal_of_the_contract_has_the_name_that_a_caller_knows(field: str, name: str) -> None:
     refused = InvalidInput(field, "none", 1)
-    response = error_response(by_callers_names(refused))
+    response = error_response(with_http_names(refused))
     assert (response.param, response.message) == (name, f"{name}: none, got 1")
     assert refused.metadata["field"] == field, "the original error is not changed, because other callers may share it"
 
@@ -107,7 +107,7 @@ def test_a_refusal_of_the_contract_has_the_name_that_a_caller_knows(field: str, 
 def test_methods_without_a_conversation_say_it_as_coheres_and_voyages_clients_read_it() -> None:
     response = error_response(InvalidInput("query", "text", "none"))
     said = "query: text, got none"
-    assert response.of_methods() == {**response.openai(), "message": said, "detail": said}
+    assert response.for_cohere_and_voyage() == {**response.openai(), "message": said, "detail": said}
     listed = [{"loc": ["body", "documents"], "msg": "Field required"}]
     own = {"detail": listed, "message": "Field required"}
-    assert replace(response, own=own, api="rerank").of_methods() == {"error": own, **own}
+    assert replace(response, provider_error=own, provider_api="rerank").for_cohere_and_voyage() == {"error": own, **own}
