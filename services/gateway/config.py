@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from services.gateway.cache_eligibility.settings import NO_HITS_SAID, HitSettings
+from services.gateway.cache_eligibility.settings import DEFAULT_HITS, HitSettings
 from services.gateway.settings.answer_time import Timed
 from services.gateway.settings.generation import (
     BreakerSettings,
@@ -112,7 +112,7 @@ class GatewaySettings(Timed):
         UNGUARDED, description="What is looked for in requests and answers of all tenants; one may have its own."
     )
     hits: HitSettings = Field(
-        NO_HITS_SAID, description="Which questions the cache may answer, and how; a tenant may have its own."
+        DEFAULT_HITS, description="Which questions the cache may answer, and how; a tenant may have its own."
     )
     kept: KeptSettings = Field(KeptSettings(), description="Answers that outlast the connection of their client.")
     tools: ToolSettings = Field(ToolSettings(), description="The tools that the mesh itself calls.")

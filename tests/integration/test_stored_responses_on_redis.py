@@ -169,7 +169,7 @@ async def test_quotas_have_a_connection_of_their_own(redis: RedisProcess) -> Non
         with pytest.raises(StoreUnavailable):
             await store.get(ACME, "resp_1")
         reservation = await shared.quotas.reserve("acme", Allowance(concurrency=1), 1, 5)
-        assert not reservation.local, "Redis still decides on quotas"
+        assert not reservation.local_reason, "Redis still decides on quotas"
 
 
 @pytest.mark.parametrize("lost", ["used", "ends", "bytes"])

@@ -1,11 +1,11 @@
 """The tenant of a call, which comes from its credential alone, and the limits and rights of the tenant.
 
-A credential is an API key, or what the edge proved: a tenant's name from a token that it has checked, which the gateway
-accepts only on a connection with the edge's certificate. Where a call has both, they must agree.
+A credential is an API key, or a tenant's name from a token that the edge has checked. The gateway accepts such a name
+only on a connection with the edge's certificate. If a call has both, they must agree.
 
-A key is refused from its expiry on (`api_keys.py`); calls that it has under way then end, as those of a revoked key do.
+From its expiry on a key is refused (`api_keys.py`), and calls under way with it end, as those of a revoked key do.
 
-The tenants' file is read again when it has changed. One that cannot be read as a whole changes nothing.
+The tenants' file is read again when it has changed. An invalid file changes nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import logging
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
@@ -27,7 +27,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from hedgerow.tenants import A_NAME, is_name
 from services.gateway.admission.api_keys import ApiKeys, BadTenants
 from services.gateway.admission.quota import Allowance
-from services.gateway.cache_eligibility.settings import NO_HITS_SAID, HitSettings
+from services.gateway.cache_eligibility.settings import DEFAULT_HITS, HitSettings
 from services.gateway.config import KEY_WANTED
 from services.gateway.errors import CredentialsDiffer, KeyUnknown
 from services.gateway.guard.checks import prepare
@@ -41,54 +41,56 @@ from services.runtime.file_changes import FileChanges
 from services.runtime.process import fixed
 from services.runtime.security.secrets import HIDDEN, is_secret
 
-LOCAL = "local"  # what callers without a credential are called, where they may be
-_OPEN = "`allow_anonymous` (HEDGEROW_GATEWAY_ALLOW_ANONYMOUS=true) admits every caller"
+LOCAL = "local"  # the tenant of callers without a credential, where they are admitted
+_OPEN_TO_ALL = "`allow_anonymous` (HEDGEROW_GATEWAY_ALLOW_ANONYMOUS=true) admits every caller"
 _POLL_S = 0.4
-_NOTHING = TenantSettings()
-_GROUPS = ("guard", "hits", "prompt")  # of settings that a tenant may have of its own
+_NO_SETTINGS = TenantSettings()
+_SETTING_GROUPS = ("guard", "hits", "prompt")  # of settings, each a model, that a tenant may override
 _FILE = TypeAdapter(dict[str, TenantSettings])
 _log = logging.getLogger(__name__)
 _Settings = TypeVar("_Settings", bound=BaseModel)
-_NONE = "an API key is required, as a bearer token"
-_UNKNOWN = "a bearer token that this gateway knows is required; it does not know the one that it got"
+_KEY_REQUIRED = "an API key is required, as a bearer token"
+_KEY_UNKNOWN = "a bearer token that this gateway knows is required; it does not know the one that it got"
 
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """A tenant and what it may have."""
+    """A tenant with its limits and rights."""
 
     name: str  # gives no right: the operator or the token's issuer chooses it
-    premium: bool  # among the last to be shed
-    weight: float  # its share when tenants compete
-    allowance: Allowance
-    max_budget_ms: int  # of one request; 0: no limit of its own
-    prefix_salt: str = ""  # those with the same share what models have read; empty where there is one tenant alone
-    tools: Sequence[str] = ()  # patterns of the tools of the mesh that it may use
-    provider: Sequence[str] = ()  # fields by which its requests may have a provider do more than answer
-    guard: GuardSettings = UNGUARDED  # what is looked for in its requests and answers
-    warm: bool = False  # whether models read prompts for it before it asks
-    hits: HitSettings = NO_HITS_SAID  # which of its questions the cache may answer, and how
-    anonymous: bool = False  # all callers of a gateway that asks for no credential: it has the gateway to itself
+    _: KW_ONLY
+    premium: bool = False  # among the last to be shed
+    weight: float = 1.0  # its share when tenants compete
+    allowance: Allowance = Allowance()  # noqa: RUF009  # it is frozen
+    max_budget_ms: int = 0  # of one request; 0: no limit of its own
     default_budget_ms: int = 0  # of a request that names none; 0: the gateway's
     max_tokens: int = 0  # of an answer; 0: no limit of its own
+    prefix_salt: str = ""  # tenants with equal salts share prefix caches; empty for a gateway's only tenant
+    tools: Sequence[str] = ()  # patterns of the mesh tools that it may use: `source/name`
+    provider: Sequence[str] = ()  # permissions for fields that cost more, or store data at a provider
+    guard: GuardSettings = UNGUARDED  # checks of its requests and answers
+    hits: HitSettings = DEFAULT_HITS  # questions that the cache may answer
     prompt: TenantPromptSettings = TenantPromptSettings()  # noqa: RUF009  # it is frozen
-    check_forms: bool | None = None  # whether answers are held to their form; None: as the gateway has it
-    untranslated: str = ""  # `refuse` or `omit` fields that a model's API does not have; empty: as the gateway has it
-    said: frozenset[str] = frozenset()  # settings that are its own, not the gateway's: `hits.others`, for example
+    warm: bool = False  # whether models read the prompts of `warm` in advance for it
+    anonymous: bool = False  # stands for all callers of a gateway that requires no credential
+    check_forms: bool | None = None  # whether answers are checked against their form; None: the gateway's setting
+    untranslated: str = ""  # `refuse` or `omit` fields that a model's API lacks; empty: the gateway's setting
+    overrides: frozenset[str] = frozenset()  # paths of settings that are its own, such as `hits.others`
 
     def checks_forms(self, *, by_default: bool) -> bool:
-        """Whether its answers are held to their form where a request does not say it. `by_default`: the gateway's."""
+        """Whether answers are checked against their form if the request does not say. `by_default`: the gateway's
+        setting."""
         return by_default if self.check_forms is None else self.check_forms
 
 
 class Identity:
-    """Tenants by the SHA-256 of their keys, in hexadecimal.
+    """The tenants of a gateway, by API key or by the name that the edge has proven.
 
-    `tenants` and the YAML `file` give the keys of each tenant and what it may have; `guard` and `hits` are what holds
-    where a tenant does not say.
-    Without any key it is open to all, as the tenant `local`, where it may be (`anonymous`); or to those alone whose
-    `tokens` the edge has checked. Once there has been a key it stays closed: to revoke the last one opens nothing.
-    Raises `BadTenants` when the file or a key is not usable, or when there is neither a key nor one of the two.
+    `tenants` and the YAML `file` have the SHA-256 of each tenant's keys, its limits and rights; `guard` and `hits` are
+    the gateway's settings, which a tenant may override.
+    Without any key, `anonymous` admits all callers as the tenant `local`, and `tokens` those whose token the edge has
+    checked. After a first key callers need a credential for good: to revoke the last key admits no one.
+    Raises `BadTenants` for an invalid file or key, and where there is no key, no `anonymous` and no `tokens`.
     """
 
     def __init__(
@@ -99,20 +101,20 @@ class Identity:
         anonymous: bool = False,
         tokens: bool = False,
         guard: GuardSettings = UNGUARDED,
-        hits: HitSettings = NO_HITS_SAID,
+        hits: HitSettings = DEFAULT_HITS,
         clock: Clock = time.time,
     ):
         self._guard, self._hits, self._clock = guard, hits, clock
         self._settings, self._file, self._tokens = tenants, file, tokens
-        self._stamps = FileChanges(*filter(None, [file]))
+        self._changes = FileChanges(*filter(None, [file]))
         self._next_expiry = math.inf
-        self._looked = -math.inf  # when the keys were last compared with the clock
-        self.version = 0  # moves when a credential may mean something else than before
+        self._refreshed_at = -math.inf  # when the keys were last compared with the clock
+        self.version = 0  # counts up when the tenant of a credential may have changed
         settings = self._load()
         self._use(settings)
         if not (self._keys or anonymous or tokens):
-            raise BadTenants(f"{file or 'tenants'}: {KEY_WANTED} to serve beyond loopback, got none; {_OPEN}")
-        self._local = self._anonymous(settings) if anonymous and not self._keys else None
+            raise BadTenants(f"{file or 'tenants'}: {KEY_WANTED} to serve beyond loopback, got none; {_OPEN_TO_ALL}")
+        self._local = self._anonymous_tenant(settings) if anonymous and not self._keys else None
         self._warn_of_keyless()
 
     def tenant(self, authorization: str | None, proven: Sequence[str | bytes] = ()) -> Tenant:
@@ -127,7 +129,7 @@ class Identity:
             return self._of_edge(proven, known)
         tenant = self._local or known
         if tenant is None:
-            raise KeyUnknown(f"authorization: {_UNKNOWN if authorization else _NONE}")
+            raise KeyUnknown(f"authorization: {_KEY_UNKNOWN if authorization else _KEY_REQUIRED}")
         return tenant
 
     def _of_edge(self, proven: Sequence[str | bytes], known: Tenant | None) -> Tenant:
@@ -138,30 +140,30 @@ class Identity:
             raise KeyUnknown(f"the tenant that the edge proved: {name} is what callers without a credential are called")
         if known and known.name != name:
             raise CredentialsDiffer("authorization: this API key is of another tenant than the token")
-        return self._make(name, self._known)
+        return self._tenant(name, self._known)
 
     def warmed(self) -> Sequence[Tenant]:
-        """A tenant for each salt that is kept warm."""
+        """The tenants with `warm`, one for each salt."""
         if self._local:
             return [self._local] if self._local.warm else []
-        warm = (self._make(name, self._known) for name, own in self._known.items() if own.warm)
+        warm = (self._tenant(name, self._known) for name, own in self._known.items() if own.warm)
         return list({tenant.prefix_salt: tenant for tenant in warm}.values())
 
     async def run(self) -> None:
         """Follow the file, where there is one, and the expiry of keys, until cancelled."""
         while self._file is not None or self._keys.may_expire:
             await asyncio.sleep(_POLL_S)
-            await self.look()
+            await self.refresh()
 
-    async def look(self) -> None:
-        """Read the file again, if it has changed, and note the keys that have expired since the last look. A clock that
-        was set back makes expired keys valid, so that they expire once more."""
-        if self._stamps.changed():
+    async def refresh(self) -> None:
+        """Read the file again if it has changed, and count up `version` if keys have expired since the last call. A
+        clock that was set back makes expired keys valid, so that they expire once more."""
+        if self._changes.changed():
             await self._reload()
         now = self._clock()
-        if now < self._looked:
+        if now < self._refreshed_at:
             self._next_expiry = self._keys.next_expiry(now)
-        self._looked = now
+        self._refreshed_at = now
         if self._next_expiry <= now:
             self._next_expiry = self._keys.next_expiry(now)
             self.version += 1
@@ -174,7 +176,7 @@ class Identity:
         except BadTenants as error:
             _log.error("%s; the tenants stay as they were", error)
             return
-        self._local = None if self._keys or self._local is None else self._anonymous(settings)
+        self._local = None if self._keys or self._local is None else self._anonymous_tenant(settings)
         self.version += 1
         _log.info("tenants_file: read again; keys: %d", len(self._keys))
         self._warn_of_keyless()
@@ -186,30 +188,30 @@ class Identity:
             _log.warning("tenants: without a key, no caller can be %s", ", ".join(sorted(keyless)))
 
     def _use(self, settings: Mapping[str, TenantSettings]) -> None:
-        """Take these tenants and their keys. Raises `BadTenants` for a key of two, and for a name that is none."""
+        """Take these tenants and their keys. Raises `BadTenants` for an invalid name, and a key of two tenants."""
         for name in settings:
             if not is_name(name):
                 raise BadTenants(f"tenants: a name of {A_NAME}, got {shorten(ascii(name))}")
         keys, now = ApiKeys(settings), self._clock()
-        self._keys, self._known, self._next_expiry, self._looked = keys, settings, keys.next_expiry(now), now
-        self._tenants = {name: self._make(name, settings) for name in settings}
+        self._keys, self._known, self._next_expiry, self._refreshed_at = keys, settings, keys.next_expiry(now), now
+        self._tenants = {name: self._tenant(name, settings) for name in settings}
 
-    def _anonymous(self, settings: Mapping[str, TenantSettings]) -> Tenant:
-        return self._make(LOCAL, settings, anonymous=True)
+    def _anonymous_tenant(self, settings: Mapping[str, TenantSettings]) -> Tenant:
+        return self._tenant(LOCAL, settings, anonymous=True)
 
-    def _make(self, name: str, settings: Mapping[str, TenantSettings], *, anonymous: bool = False) -> Tenant:
-        own = settings.get(name, _NOTHING)
+    def _tenant(self, name: str, settings: Mapping[str, TenantSettings], *, anonymous: bool = False) -> Tenant:
+        own = settings.get(name, _NO_SETTINGS)
         allowance = Allowance(own.requests_per_s, own.requests_burst, own.tokens_per_minute, own.concurrency)
         salt = "" if anonymous and not own.prefix_group else _salt(name, own.prefix_group)
         alone = anonymous and name not in settings
-        guard, hits = _but_for(self._guard, own.guard), _but_for(self._hits, own.hits)
+        guard, hits = _overridden(self._guard, own.guard), _overridden(self._hits, own.hits)
         return Tenant(
             name,
-            own.premium,
-            own.weight,
-            allowance,
-            own.max_budget_ms,
-            salt,
+            premium=own.premium,
+            weight=own.weight,
+            allowance=allowance,
+            max_budget_ms=own.max_budget_ms,
+            prefix_salt=salt,
             tools=("*",) if alone else own.tools,
             provider=PERMISSIONS if alone else own.provider,
             guard=guard,
@@ -221,13 +223,15 @@ class Identity:
             prompt=own.prompt,
             check_forms=own.check_forms,
             untranslated=own.untranslated or "",
-            said=frozenset(f"{group}.{name}" for group in _GROUPS for name in getattr(own, group).model_fields_set),
+            overrides=frozenset(
+                f"{group}.{name}" for group in _SETTING_GROUPS for name in getattr(own, group).model_fields_set
+            ),
         )
 
     def _load(self) -> Mapping[str, TenantSettings]:
         """All tenants that have settings, those of the file included, with their guards' patterns compiled."""
         settings = self._read()
-        prepare([self._guard, *(_but_for(self._guard, own.guard) for own in settings.values())])
+        prepare([self._guard, *(_overridden(self._guard, own.guard) for own in settings.values())])
         return settings
 
     def _read(self) -> Mapping[str, TenantSettings]:
@@ -239,10 +243,10 @@ class Identity:
         return {**self._settings, **read}
 
 
-def _but_for(ours: _Settings, own: _Settings) -> _Settings:
-    """The gateway's, but for what the tenant's own say."""
-    said = own.model_fields_set
-    return ours.model_copy(update={name: getattr(own, name) for name in said}) if said else ours
+def _overridden(gateways: _Settings, own: _Settings) -> _Settings:
+    """The gateway's settings with the fields that are set in the tenant's own."""
+    fields = own.model_fields_set
+    return gateways.model_copy(update={name: getattr(own, name) for name in fields}) if fields else gateways
 
 
 def _parse(file: Path) -> dict[str, TenantSettings]:

@@ -227,4 +227,4 @@ def _of_guard(policy: pb.GuardPolicy, tenant: Tenant, *fields: str) -> By:
 
 
 def _of_setting(name: str, tenant: Tenant) -> By:
-    return By.TENANT if name in tenant.said else By.MESH
+    return By.TENANT if name in tenant.overrides else By.MESH

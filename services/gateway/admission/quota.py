@@ -1,15 +1,14 @@
-"""What one tenant may have: requests a second, tokens a minute, requests at once.
+"""Quotas of a tenant: requests a second, tokens a minute, requests at once.
 
 Admission is one synchronous step that checks all three and then takes all three, so two requests cannot both take the
-last of anything, and a refused one takes nothing. What an answer will cost is not known before it is written: an
-estimate is reserved, and the difference is settled afterwards. An answer that cost more leaves a debt, which the tenant
-waits out.
+last of anything, and a refused one takes nothing. The cost of an answer is not known before it is written: an estimate
+is reserved, and the difference is settled afterwards. An answer that cost more leaves a debt, for which the tenant
+waits.
 
-A spoken conversation has one slot for as long as it lasts, whatever is said in it; its turns are requests and cost
-tokens, but have no slots of their own.
+A spoken conversation has one slot until it ends; its turns are requests and cost tokens, but have no slots.
 
-Where several processes share a quota (the gateway's `shared_quotas.py`), these accounts go along with what was decided
-elsewhere (`book`), and decide again as soon as no other process can.
+Where Redis shares a quota between processes (`shared_quotas.py`), these accounts follow its decisions (`book`), and
+decide themselves (`reserve`) while Redis is down.
 """
 
 from __future__ import annotations
@@ -28,20 +27,20 @@ from services.runtime.errors import Exhausted
 from services.runtime.policy.bucket import TokenBucket
 
 Quota = Literal["concurrency", "requests", "tokens"]
-_MOST_IDLE = 10_000  # accounts: a caller whose name the edge proves needs no settings, so there may be any number
-_LOOKED_AT = 2  # of the oldest accounts, for each new one beyond those
-NOW_S = 1e-6  # a caller that waited for the given delay is not refused for a rounding error
+_MOST_IDLE = 10_000  # accounts; the edge may prove any number of names, because a tenant needs no settings
+_EXAMINED = 2  # of the oldest accounts, for each new one beyond `_MOST_IDLE`
+NOW_S = 1e-6  # shorter waits are none: a rounding error refuses no caller that waited as told
 
 
 class QuotaExceeded(Exhausted):
-    """The tenant has had what it may have for now."""
+    """A quota of the tenant is exceeded."""
 
     reason = "QUOTA_EXCEEDED"
 
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """A tenant's limits. 0: no limit. `tokens_per_minute` is also how many it may use at once."""
+    """A tenant's limits. 0: no limit. `tokens_per_minute` is also the most tokens at once."""
 
     requests_per_s: float = 0.0
     requests_burst: float = 10.0
@@ -55,13 +54,13 @@ class Allowance:
 
 
 class Claim(NamedTuple):
-    """The requests and slots that an admission takes, beside its tokens: all of them or none."""
+    """The requests and slots of an admission beside its tokens. All are taken, or none."""
 
     requests: int
     slots: int  # of the tenant's concurrency
 
 
-REQUEST, CONVERSATION, TURN, NOTHING = Claim(1, 1), Claim(0, 1), Claim(1, 0), Claim(0, 0)
+REQUEST, CONVERSATION, TURN, NO_CLAIM = Claim(1, 1), Claim(0, 1), Claim(1, 0), Claim(0, 0)
 
 
 @dataclass(slots=True)
@@ -73,11 +72,11 @@ class _Account:
     tokens: TokenBucket | None = None
     in_flight: int = 0
     reserved: int = 0  # how many reservations are not settled, those without a slot included
-    waiting: list[asyncio.Event] = field(default_factory=list)  # for something to end
+    waiting: list[asyncio.Event] = field(default_factory=list)  # for a request to end
 
     @property
     def idle(self) -> bool:
-        """Whether it is as a new one would be."""
+        """Whether a new account would have the same state."""
         buckets = filter(None, (self.requests, self.tokens))
         return not (self.reserved or self.waiting) and all(bucket.level() >= bucket.burst for bucket in buckets)
 
@@ -85,23 +84,28 @@ class _Account:
 class Reservation:
     """The reservation of an admitted request. It holds its slot until it is settled, which counts once.
 
-    `then` hears how many of the reserved tokens were left over, below 0 when it cost more. `local` says why this
-    process decided alone where others should have been asked; empty when all is as it should be.
+    `on_settled` gets the reserved tokens less the cost. `local_reason` says why this process decided without Redis;
+    empty if it asked Redis, or has none.
     """
 
-    __slots__ = ("_account", "_bucket", "_slots", "_then", "_tokens", "local")
+    __slots__ = ("_account", "_bucket", "_on_settled", "_slots", "_tokens", "local_reason")
 
     def __init__(
-        self, account: _Account, tokens: int, slots: int, then: Callable[[int], None] | None = None, local: str = ""
+        self,
+        account: _Account,
+        tokens: int,
+        slots: int,
+        on_settled: Callable[[int], None] | None = None,
+        local_reason: str = "",
     ):
         self._account: _Account | None = account
         self._bucket, self._tokens, self._slots = account.tokens, tokens, slots
-        self._then, self.local = then, local
+        self._on_settled, self.local_reason = on_settled, local_reason
         account.in_flight += slots
         account.reserved += 1
 
     def settle(self, tokens: int) -> None:
-        """The request is over and cost `tokens`: book the difference and free its slot."""
+        """End the reservation: free its slot and book the difference between estimate and cost (`tokens`)."""
         account, self._account = self._account, None
         if account is None:
             return
@@ -109,8 +113,8 @@ class Reservation:
         account.reserved -= 1
         for news in account.waiting:
             news.set()
-        if self._then is not None:
-            self._then(self._tokens - tokens)
+        if self._on_settled is not None:
+            self._on_settled(self._tokens - tokens)
         if self._bucket is None or tokens == self._tokens:
             return
         if tokens > self._tokens:
@@ -124,12 +128,12 @@ class Reservation:
 
 
 class JointReservation:
-    """A reservation for several answers. It is settled at its end, at the cost of all of them."""
+    """One reservation for several answers, which is settled at the cost of all of them."""
 
-    __slots__ = ("_cost", "_whole", "local")
+    __slots__ = ("_cost", "_whole", "local_reason")
 
     def __init__(self, whole: Reservation):
-        self._whole, self._cost, self.local = whole, 0, whole.local
+        self._whole, self._cost, self.local_reason = whole, 0, whole.local_reason
 
     def settle(self, tokens: int) -> None:
         """Add the cost of an answer that has ended."""
@@ -154,12 +158,13 @@ class Quotas:
         allowance: Allowance,
         tokens: int,
         claim: Claim = REQUEST,
-        then: Callable[[int], None] | None = None,
-        local: str = "",
+        on_settled: Callable[[int], None] | None = None,
+        local_reason: str = "",
     ) -> Reservation:
-        """Admit a `claim` of about `tokens` tokens; raises `QuotaExceeded`. `then`, `local`: see `Reservation`.
+        """Admit a `claim` of about `tokens` tokens; raises `QuotaExceeded`. `on_settled`, `local_reason`: see
+        `Reservation`.
 
-        One that needs more than a minute's tokens is admitted when the whole minute is there, and leaves a debt.
+        A request for more than a minute's tokens is admitted when all of a minute's are left, and leaves a debt.
         """
         account = self._account(tenant, allowance)
         if claim.slots and 0 < allowance.concurrency < account.in_flight + claim.slots:
@@ -168,25 +173,25 @@ class Quotas:
             raise refusal(tenant, allowance, "requests", wait_s, 0, tokens, claim)
         if account.tokens and (wait_s := account.tokens.wait_s(min(tokens, allowance.tokens_per_minute))) > NOW_S:
             raise refusal(tenant, allowance, "tokens", wait_s, account.tokens.level(), tokens)
-        return _booked(account, tokens, claim, then, local)
+        return _booked(account, tokens, claim, on_settled, local_reason)
 
     def expect(self, tenant: str, allowance: Allowance, claim: Claim) -> Reservation:
-        """A `claim` for a request that is still being read; raises `QuotaExceeded` where one more request is over its
-        quota already."""
+        """Reserve a `claim` for a request that is still being read. Raises `QuotaExceeded`, also if the tenant has no
+        further request left, which is charged later."""
         account = self._account(tenant, allowance)
         if account.requests and (wait_s := account.requests.wait_s(1)) > NOW_S:
             raise refusal(tenant, allowance, "requests", wait_s, 0, 0)
         return self.reserve(tenant, allowance, 0, claim)
 
     def book(
-        self, tenant: str, allowance: Allowance, tokens: int, claim: Claim, then: Callable[[int], None]
+        self, tenant: str, allowance: Allowance, tokens: int, claim: Claim, on_settled: Callable[[int], None]
     ) -> Reservation:
-        """Account for what was admitted elsewhere, whatever there is left here."""
-        return _booked(self._account(tenant, allowance), tokens, claim, then)
+        """Account for a request that Redis has admitted, even beyond the quota as known here."""
+        return _booked(self._account(tenant, allowance), tokens, claim, on_settled)
 
     async def ended(self, tenant: str, within_s: float) -> None:
         """Return when a request of `tenant` has ended here, or after `within_s`. The longest waiter is woken first."""
-        account = self._of(tenant)
+        account = self._get_or_add(tenant)
         account.waiting.append(news := asyncio.Event())
         try:
             await set_within(news, within_s)
@@ -194,7 +199,7 @@ class Quotas:
             account.waiting.remove(news)
 
     def _account(self, tenant: str, allowance: Allowance) -> _Account:
-        account = self._of(tenant)
+        account = self._get_or_add(tenant)
         if account.allowance != allowance:
             account.allowance = allowance
             per_s, per_minute = allowance.requests_per_s, allowance.tokens_per_minute
@@ -202,7 +207,7 @@ class Quotas:
             account.tokens = self._adapted(account.tokens, per_minute / 60, per_minute)
         return account
 
-    def _of(self, tenant: str) -> _Account:
+    def _get_or_add(self, tenant: str) -> _Account:
         account = self._accounts.get(tenant)
         if account is None:
             if len(self._accounts) >= _MOST_IDLE:
@@ -211,16 +216,16 @@ class Quotas:
         return account
 
     def _forget_idle(self) -> None:
-        """Forget the oldest accounts where nothing is lost by it; the others are looked at again after all the rest."""
-        for tenant in list(islice(self._accounts, _LOOKED_AT)):
+        """Remove idle ones of the oldest accounts; the others become the newest."""
+        for tenant in list(islice(self._accounts, _EXAMINED)):
             if self._accounts[tenant].idle:
                 del self._accounts[tenant]
             else:
                 self._accounts.move_to_end(tenant)
 
     def _adapted(self, bucket: TokenBucket | None, rate_per_s: float, burst: float) -> TokenBucket | None:
-        """The bucket at a new rate: it keeps what it holds, so that a reload is no gift. The time since the last
-        request counts at the old rate, and towards the new burst."""
+        """The bucket at a new rate, with its level, so that a reload of settings gives no tokens. The time since the
+        last request counts at the old rate, and towards the new burst."""
         if not rate_per_s:
             return None
         if bucket is None:
@@ -230,13 +235,17 @@ class Quotas:
 
 
 def _booked(
-    account: _Account, tokens: int, claim: Claim, then: Callable[[int], None] | None = None, local: str = ""
+    account: _Account,
+    tokens: int,
+    claim: Claim,
+    on_settled: Callable[[int], None] | None = None,
+    local_reason: str = "",
 ) -> Reservation:
     if account.requests and claim.requests:
         account.requests.force(claim.requests)
     if account.tokens and tokens:
         account.tokens.force(tokens)
-    return Reservation(account, tokens, claim.slots, then, local)
+    return Reservation(account, tokens, claim.slots, on_settled, local_reason)
 
 
 def refusal(
@@ -248,8 +257,8 @@ def refusal(
     tokens: int,
     claim: Claim = REQUEST,
 ) -> QuotaExceeded:
-    """The error of a request for `tokens` tokens that is over `quota`. `left`: the tokens there are, or for
-    `concurrency` the requests in flight. Below 0, tokens are a debt: earlier answers cost more than was reserved."""
+    """The error of a request for `tokens` tokens beyond `quota`. `left`: the tokens left, negative for a debt of
+    earlier answers; for `concurrency` the requests in flight."""
     metadata: dict[str, str] = {"quota": quota}
     match quota:
         case "concurrency":

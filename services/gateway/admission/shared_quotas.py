@@ -96,7 +96,7 @@ class SharedQuotas:
         self, tenant: str, allowance: Allowance, tokens: int, within_s: float, claim: Claim = REQUEST
     ) -> Reservation:
         """Admit a `claim` of about `tokens` tokens; raises `QuotaExceeded`. When Redis has not decided `within_s`,
-        this process does, and the reservation says why (`local`)."""
+        this process does, and the reservation says why (`local_reason`)."""
         self._allowances[tenant] = allowance
         kind = _CountedKind(tenant, min(claim.slots, 1))
         ask = _Ask(self._new_ids(claim), kind, allowance, tokens, claim.requests)
@@ -124,7 +124,7 @@ class SharedQuotas:
             tokens,
             claim,
             lambda over: self._end(kind, own_ids, over - tokens, unleased=True),
-            local=why,
+            local_reason=why,
         )
         self._running |= dict.fromkeys(own_ids, kind)
         return reservation

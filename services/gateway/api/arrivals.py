@@ -13,7 +13,7 @@ from opentelemetry.trace import Span
 from services.gateway.admission.credential import Credential
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.intake import Intake
-from services.gateway.admission.quota import CONVERSATION, NOTHING, Claim
+from services.gateway.admission.quota import CONVERSATION, NO_CLAIM, Claim
 from services.gateway.api.idempotency import IdempotencyStore
 from services.gateway.config import GatewaySettings
 from services.runtime import telemetry
@@ -37,7 +37,7 @@ class Arrivals:
         tenant, name = credential.tenant, method.name
         counted = self._counted.get(name) or self._counted.setdefault(name, self._limits(method))
         has_slot = self._kept.unread(tenant.name)  # whether it may be for an answer that has a slot already
-        claim = (NOTHING if has_slot else CONVERSATION) if name in _REQUESTS else None
+        claim = (NO_CLAIM if has_slot else CONVERSATION) if name in _REQUESTS else None
         return CallArrival(self._intake, self._settings.max_message_bytes, counted, tenant, span, claim)
 
     def _limits(self, method: MethodDescriptor) -> Counted:

@@ -189,9 +189,9 @@ class Preparation:
             raise
         if admitted.waited_ms > _LEAST_MS:
             ledger.decide(Act.LIMIT_WAITED, "batch", f"{admitted.waited_ms:.0f} ms for its turn")
-        if reservation.local:
+        if reservation.local_reason:
             ledger.degrade(Degraded.QUOTA_LOCAL)
-            ledger.decide(Act.QUOTA_LOCAL, tenant.name, reservation.local)
+            ledger.decide(Act.QUOTA_LOCAL, tenant.name, reservation.local_reason)
         resubmit = partial(revalidate, question, tenant) if revalidate else None
         context = RequestContext.open(
             question,

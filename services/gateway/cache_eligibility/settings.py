@@ -90,4 +90,4 @@ class HitSettings(BaseModel):
         return yaml_file.with_words(cls, given)
 
 
-NO_HITS_SAID = HitSettings()
+DEFAULT_HITS = HitSettings()

@@ -1,4 +1,5 @@
-"""Further calls to a model whose call failed: before its first text, or in the middle of an answer."""
+"""Further calls to a model whose call failed: retries before the first text, and failover in the middle of an
+answer."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from services.gateway.upstream.fleet import Fleet, Pool
 from services.gateway.upstream.replica import Replica
 from services.runtime.errors import Exhausted, Misconfigured, ServiceError, ShareUsed, TooLate
 
-RETRIES = 2  # of one model: two replicas may have died together
+RETRIES = 2  # of a request at one model: two replicas may have died together
 
 
 class Retrying:
@@ -59,14 +60,14 @@ class Retrying:
 
 
 class Resumable:
-    """Resumes an answer that breaks in mid-stream, from the text that is there. `begin` starts a text, `again` is one
-    call for the rest of it."""
+    """Resumes an answer that breaks in mid-stream, after the text that was written. `begin` starts an answer, `resume`
+    is one call for the rest of it."""
 
-    def __init__(self, fleet: Fleet, begin: Generate[Job], again: Generate[Granted]):
-        self._fleet, self._begin, self._again = fleet, begin, again
+    def __init__(self, fleet: Fleet, begin: Generate[Job], resume: Generate[Granted]):
+        self._fleet, self._begin, self._resume = fleet, begin, resume
 
     async def __call__(self, job: Job, text: Text) -> None:
-        """Write the answer into `text`. Raises when it ends without its last message."""
+        """Write the answer into `text`. Raises `ServiceError` if it ends without its last message."""
         call = await self._begin(job)
         try:
             while problem := await _forwarded(call, job.report, text):
@@ -84,13 +85,13 @@ class Resumable:
         failed: Sequence[Replica] = (broken.replica,)
         cause = problem
         while len(failed) <= RETRIES and _may_resume(cause) and not (job.single_attempt or job.deadline.is_over()):
-            rest = self._rest(job, text, broken.pool, failed, cause)
+            rest = self._job_for_rest(job, text, broken.pool, failed, cause)
             if rest is None:
                 break
             try:
-                return await self._again(rest)
-            except ServiceError as another:
-                cause = another
+                return await self._resume(rest)
+            except ServiceError as next_problem:
+                cause = next_problem
                 rest.slot.release(unused=True)
             if (call := rest.attempt.call) is None:
                 self._fleet.retry.refund()
@@ -99,10 +100,12 @@ class Resumable:
             failed = (*failed, call.replica)
         raise problem
 
-    def _rest(self, job: Job, text: Text, pool: Pool, failed: Sequence[Replica], cause: ServiceError) -> Granted | None:
-        """The job for the rest, where another replica is available, and load and budget allow it."""
-        request, never = _request_for_rest(job.request, text.items), pool.elsewhere(failed)
-        if request is None or pool.is_open(job.slot_request.tenant, never):
+    def _job_for_rest(
+        self, job: Job, text: Text, pool: Pool, failed: Sequence[Replica], cause: ServiceError
+    ) -> Granted | None:
+        """The job for the rest of the text; None without another replica, a spare slot or a retry in the budget."""
+        request, excluded = _request_for_rest(job.request, text.items), pool.elsewhere(failed)
+        if request is None or pool.is_open(job.slot_request.tenant, excluded):
             return None
         slot = pool.limiter.spare()
         if slot is None:
@@ -110,12 +113,20 @@ class Resumable:
         if not self._fleet.retry.spend():
             slot.release(unused=True)
             return None
-        rest, carried = replace(job, request=request, models=(pool.model,)), sum(each.tokens for each in text.items)
-        return Granted(Attempt(rest, "failover", cause.outline, failed, never, carried), slot)
+        rest = Attempt(
+            replace(job, request=request, models=(pool.model,)),
+            kind="failover",
+            reason=cause.outline,
+            failed=failed,
+            excluded=excluded,
+            carried_tokens=sum(each.tokens for each in text.items),
+        )
+        return Granted(rest, slot)
 
 
 def _throttled(problem: ServiceError) -> bool:
-    """Whether one replica is at its limit, so that another may have capacity. A tenant's share is that of all."""
+    """Whether this replica is at its limit, so that another may have capacity. A used share of a tenant is none: it
+    holds for all replicas."""
     return isinstance(problem, Exhausted) and not isinstance(problem, ShareUsed)
 
 

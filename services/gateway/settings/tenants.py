@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from hedgerow.tenants import Permission, read_moment
-from services.gateway.cache_eligibility.settings import NO_HITS_SAID, HitSettings
+from services.gateway.cache_eligibility.settings import DEFAULT_HITS, HitSettings
 from services.gateway.settings.group import Group
 from services.gateway.settings.guard import UNGUARDED, GuardSettings
 from services.runtime import limits
@@ -125,6 +125,6 @@ class TenantSettings(Group):
         UNGUARDED, description="Checks of its requests and answers; defaults are those of `guard`."
     )
     hits: HitSettings = Field(
-        NO_HITS_SAID,
+        DEFAULT_HITS,
         description="Which of its questions the cache may answer; defaults are those of `hits`.",
     )

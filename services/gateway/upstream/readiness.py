@@ -1,7 +1,7 @@
-"""Whether the gateway is ready for requests: its models, and the services that it must have, have been seen serving.
+"""Readiness: a gateway is ready once enough of its models and all required services have served.
 
-Ready is for good. A gateway whose models fail later answers with typed errors; if it stopped being ready, an edge would
-remove all gateways at once, because they have the same models.
+It stays ready. A gateway whose models fail later answers with typed errors; if readiness ended, an edge would remove
+all gateways at once, because they have the same models.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 class Readiness:
-    """`models`: how many of the fleet's must have served; `services`: those that must, by name."""
+    """`models`: how many of the fleet's models must have served; `services`: the start of each required service."""
 
     def __init__(self, fleet: Fleet, models: int, services: Mapping[Literal["vision", "audio"], Start]):
         self._fleet, self._services = fleet, services
@@ -25,7 +25,8 @@ class Readiness:
         self._ready = False
 
     def missing(self) -> list[str]:
-        """The kinds of services that have not served yet, without names; empty once the gateway is ready."""
+        """The kinds of services that have not served yet (`llm`, `vision`, `audio`); empty once the gateway is
+        ready."""
         if self._ready:
             return []
         served = sum(pool.served for pool in self._fleet.chat)

@@ -24,7 +24,7 @@ async def test_concurrency_is_held_while_requests_run_and_returned_when_a_gatewa
         doomed.running.cancel()
         await asyncio.wait({doomed.running})  # nothing is renewed any more, as after a kill
         await until(lambda: admits(other, allowance))
-        assert not reservation.local
+        assert not reservation.local_reason
 
 
 async def _now_is_after(client: Any, ends: float) -> bool:
@@ -48,7 +48,7 @@ async def test_without_redis_each_gateway_decides_and_knows_what_runs(redis: Red
     admitted([await one.tries(allowance)])
     await redis.kill()
     (alone,) = admitted([await one.tries(allowance)])
-    assert "Redis" in alone.local
+    assert "Redis" in alone.local_reason
     assert isinstance(await one.tries(allowance), QuotaExceeded)
 
 
@@ -83,7 +83,7 @@ async def test_a_frozen_redis_is_not_waited_for_longer_than_it_may_take(redis: R
         finally:
             redis.cont()
         assert len(admitted(outcomes)) == 20
-        assert all(reservation.local for reservation in admitted(outcomes))
+        assert all(reservation.local_reason for reservation in admitted(outcomes))
 
 
 async def test_a_redis_that_has_forgotten_its_scripts_learns_them_again(redis: RedisProcess, parts: tuple[Part, Part]):
@@ -93,7 +93,7 @@ async def test_a_redis_that_has_forgotten_its_scripts_learns_them_again(redis: R
     await one.tries(Allowance(concurrency=5))
     await until(lambda: one.state.up)
     (reservation,) = admitted([await one.tries(Allowance(concurrency=5))])
-    assert not reservation.local
+    assert not reservation.local_reason
 
 
 async def test_a_full_redis_goes_on_to_share_quotas(redis: RedisProcess, parts: tuple[Part, Part]):
@@ -110,7 +110,7 @@ async def test_a_full_redis_goes_on_to_share_quotas(redis: RedisProcess, parts: 
         one.quotas._work.set()
         await until(lambda: _is_renewed(client, *before[0]))
     assert isinstance(await one.tries(allowance), QuotaExceeded)
-    assert (first.local, second.local, losses) == ("", "", [])
+    assert (first.local_reason, second.local_reason, losses) == ("", "", [])
     first.settle(1)
     await until(lambda: admits(other, allowance))
 
@@ -124,7 +124,7 @@ async def test_requests_admitted_without_redis_are_charged_when_it_is_back(redis
     async with taking_part(redis) as part:
         await redis.kill()
         (reservation,) = admitted([await part.tries(allowance, 600)])
-        assert reservation.local
+        assert reservation.local_reason
         await redis.start()
         await until(lambda: part.state.up)
         await settled(redis, running=1)  # its lease is there

@@ -27,7 +27,7 @@ async def test_many_at_once_at_two_gateways_get_what_there_is_and_no_more(
 ):
     outcomes = await asyncio.gather(*(part.tries(allowance, tokens) for _ in range(40) for part in parts))
     assert len(admitted(outcomes)) == limit
-    assert not any(reservation.local for reservation in admitted(outcomes))
+    assert not any(reservation.local_reason for reservation in admitted(outcomes))
     refused = [outcome for outcome in outcomes if isinstance(outcome, QuotaExceeded)]
     assert Counter(each.metadata["quota"] for each in refused) == {quota: 80 - limit}
     assert all(each.retry_delay_s > 0 for each in refused)
@@ -121,7 +121,7 @@ async def test_any_sequence_of_events_leaves_no_slot_taken_and_never_exceeds_the
             await asyncio.wait({asking})
             if asking.cancelled() or isinstance(outcome := asking.result(), QuotaExceeded):
                 continue
-            assert not outcome.local
+            assert not outcome.local_reason
             running += 1
             most = max(most, running)
             await asyncio.sleep(rng.random() / 100)

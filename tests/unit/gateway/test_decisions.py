@@ -57,7 +57,7 @@ async def test_a_stored_answer_is_reported_with_the_source_of_its_setting(
     reply: Any, kind: str, policy: Any, said: Any, by: str
 ):
     scene = Scene(ScriptedCache(reply))
-    scene.tenant = replace(scene.tenant, said=said)
+    scene.tenant = replace(scene.tenant, overrides=said)
     final = await scene.final(cache=policy)
     assert made(final) == [f"cache: {kind}, by {by}"]
     assert report(final)["changes"] == [{"what": "cache", "to": kind, "by": by}]
@@ -124,7 +124,7 @@ async def test_a_guard_is_reported_with_the_source_of_its_setting() -> None:
     asked = await scene.final(messages=mail, guard=pb.GuardPolicy(personal=pb.GUARD_ACTION_MASK))
     assert made(asked) == ["prompt_masked: 1 email, by request"]
     for said, by in ((frozenset(), "mesh"), (frozenset({"guard.personal"}), "tenant")):
-        scene.tenant = replace(ACME, guard=GuardSettings(personal="mask"), said=said)
+        scene.tenant = replace(ACME, guard=GuardSettings(personal="mask"), overrides=said)
         final = await scene.final(messages=mail, guard=pb.GuardPolicy(personal=pb.GUARD_ACTION_MASK))
         assert made(final) == [f"prompt_masked: 1 email, by {by}"]
 
@@ -168,7 +168,7 @@ def test_a_tenant_knows_which_settings_are_its_own() -> None:
         {"keys": [digest("k")], "hits": {"others": "any"}, "guard": {"secrets": "mask"}}
     )
     tenant = Identity({"acme": own}, None).tenant("Bearer k")
-    assert tenant.said == {"hits.others", "guard.secrets"}
+    assert tenant.overrides == {"hits.others", "guard.secrets"}
 
 
 def test_the_words_of_changes_are_each_another() -> None:

@@ -232,7 +232,7 @@ async def test_warming_now_goes_on_with_the_others_where_a_replica_is_away() -> 
 
 async def test_calls_without_permission_of_unknown_names_or_beside_another_are_refused() -> None:
     scene = Scene(tenants={"a": {"keys": [f"{1:064x}"]}}, small=llm())
-    cold = scene.identity._make("a", scene.identity._known)
+    cold = scene.identity._tenant("a", scene.identity._known)
     with pytest.raises(WarmDenied):
         await anext(reports_and_warmup.warm_up(pb.WarmRequest(), cold, scene.warming))
     scene = Scene(small=llm())

@@ -32,9 +32,9 @@ from services.gateway.labels import Act, Degraded
 from services.runtime.aside import aside, give_way, size_in, size_of
 from services.runtime.deadline import Deadline
 
-_AT_ONCE = 8_192  # characters that are checked before anything else is done
-_Fields = Sequence[tuple[str, str]]  # texts of other fields of the original body, each with its field's place
-_BARE = re.compile(r"(?<=[:,\[\s])(\[[a-z ]+ \d+\])(?=\s*[,}\]])")  # a name that stands where JSON has a number
+_AT_ONCE = 8_192  # characters; shorter requests are checked for private data before other stages run
+_Fields = Sequence[tuple[str, str]]  # (place, text) of fields of the original body that the gateway does not read
+_BARE_NAME = re.compile(r"(?<=[:,\[\s])(\[[a-z ]+ \d+\])(?=\s*[,}\]])")  # a name that stands where JSON has a number
 _INSTRUCTING = (chat_pb2.ROLE_USER, chat_pb2.ROLE_TOOL)  # roles whose texts may be injections
 
 
@@ -59,40 +59,40 @@ class GuardStage(AnswerStage):
         fields = await aside(context.tenant.name, _size_of_unread(original), unread, ledger.remaining())
         stage = ledger.begin(self.name)  # now: a client that left meanwhile would leave its span open
         deadline = Deadline.after(stage.budget_s, ledger.clock)
-        looking = _Request(context, self._checks, stage, deadline, fields)
-        long = _is_long(text for _, text in chain(_texts(context), fields))
-        if self._checks.masks and not long and not self._look_at_once(looking, stage):
+        request_checks = _RequestChecks(context, self._checks, stage, deadline, fields)
+        long = _is_long(text for _, text in chain(_private_texts(context), fields))
+        if self._checks.masks and not long and not self._check_private_at_once(request_checks, stage):
             return None
         if self._checks.masks and long:
-            looking.keep_private(f"more than {_AT_ONCE} characters: not checked yet")
+            request_checks.keep_private(f"more than {_AT_ONCE} characters: not checked yet")
         if not long and self._checks.settings.injection == "off":
             ledger.end(stage)
             return None
         context.privacy.guarded.clear()
-        return self._check_request(looking, stage, private=long and bool(self._checks.masks))
+        return self._check_request(request_checks, stage, private=long and bool(self._checks.masks))
 
-    def _look_at_once(self, looking: _Request, stage: Running) -> bool:
-        """Detect private data at once. Returns whether the stage has time for more; else it has ended. Raises
+    def _check_private_at_once(self, request_checks: _RequestChecks, stage: Running) -> bool:
+        """Detect private data without a pause. Returns whether the stage goes on; else it is late and has ended. Raises
         `GuardRefused` and `GuardLate`."""
         try:
-            for _ in looking.for_private():
+            for _ in request_checks.for_private():
                 pass
         except (GuardRefused, Late) as problem:
             with self.context.ledger.ending(stage):
                 if isinstance(problem, GuardRefused):
                     raise
-                looking.keep_private("not checked in time")
+                request_checks.keep_private("not checked in time")
                 self._late(stage)
             return False
         return True
 
-    async def _check_request(self, looking: _Request, stage: Running, *, private: bool) -> None:
+    async def _check_request(self, request_checks: _RequestChecks, stage: Running, *, private: bool) -> None:
         tenant = self.context.tenant.name
         with self.context.ledger.ending(stage):
             try:
-                for _ in looking.for_private() if private else ():
+                for _ in request_checks.for_private() if private else ():
                     await give_way(tenant)
-                for _ in looking.for_injections():
+                for _ in request_checks.for_injections():
                     await give_way(tenant)
             except Late:
                 self._late(stage)
@@ -108,32 +108,33 @@ class GuardStage(AnswerStage):
         ledger.degrade(Degraded.GUARD_LATE)
 
 
-class _Request:
-    """The checks of one request, in steps. Each raises `GuardRefused` for a finding, or `Late`."""
+class _RequestChecks:
+    """The checks of one request, in steps, between which the caller may run other tasks. Each raises `GuardRefused` for
+    a finding that is not masked, or `Late`."""
 
     def __init__(self, context: RequestContext, checks: Checks, stage: Running, deadline: Deadline, fields: _Fields):
         self._context, self._checks, self._stage, self._fields = context, checks, stage, fields
-        self._looking, self._masked_texts = ContentScanner(checks, context.privacy.names, deadline), dict[str, str]()
+        self._scanner, self._masked_texts = ContentScanner(checks, context.privacy.names, deadline), dict[str, str]()
         self._masked_fields = dict[str, str]()  # outside of the conversation
 
     def for_private(self) -> Iterator[None]:
         """Detect secrets and personal data, and replace them by names for models."""
-        for where, text in _texts(self._context):
+        for where, text in _private_texts(self._context):
             shown = yield from self._without_private(where, text)
             if shown != text:
-                self._masked_texts[text] = shown if where not in _OF_JSON else _as_json(text, shown)
+                self._masked_texts[text] = shown if where not in _JSON_TEXTS else _as_json(text, shown)
         for place, text in self._fields:
             shown = yield from self._without_private(_FIELDS, text)
             if shown != text:
                 (self._masked_texts if is_of_conversation(place) else self._masked_fields)[text] = shown
         if self._masked_texts or self._masked_fields:
             self._context.inputs.mask(self._masked_texts, self._masked_fields)
-            self._record(Act.GUARD_MASKED_INPUT, counted(self._looking.found))
+            self._record(Act.GUARD_MASKED_INPUT, counted(self._scanner.found))
             self.keep_private("it holds secrets or personal data")
 
     def _without_private(self, where: str, text: str) -> Generator[None, None, str]:
         try:
-            return (yield from self._looking.without_private(text))
+            return (yield from self._scanner.without_private(text))
         except RefusedText as refused:
             self._refuse(refused.rule, f"{where} hold {refused.what}")
 
@@ -141,7 +142,9 @@ class _Request:
         """Detect prompt injections, in the latest text first."""
         if self._checks.settings.injection == "off":
             return
-        rule, score = yield from self._looking.for_injections(reversed(list(_said(self._context, self._fields))))
+        rule, score = yield from self._scanner.for_injections(
+            reversed(list(_instructing_texts(self._context, self._fields)))
+        )
         if rule and self._checks.settings.injection == "note":
             self._record(Act.GUARD_NOTED, describe_injection(rule, score))
         elif rule:
@@ -163,12 +166,12 @@ class _Request:
         self._context.ledger.decide(act, "prompt", detail)
 
 
-_MESSAGES, _ARGUMENTS, _HEARD = "the messages", "the arguments of a call", "the recording"
+_MESSAGES, _ARGUMENTS, _RECORDING = "the messages", "the arguments of a call", "the recording"
 _FIELDS, _PREFIX, _TOOLS, _PARAMETERS = "the other fields", "the prefix", "the tools", "the parameters of a tool"
-_OF_JSON = (_ARGUMENTS, _PARAMETERS)
+_JSON_TEXTS = (_ARGUMENTS, _PARAMETERS)
 
 
-def _texts(context: RequestContext) -> Iterator[tuple[str, str]]:
+def _private_texts(context: RequestContext) -> Iterator[tuple[str, str]]:
     """The texts that may hold private data, each with its kind. System messages, a prefix and tools are the
     application's own texts and are left out, unless the setting `also` names them."""
     also = context.privacy.looked_at_also
@@ -179,7 +182,7 @@ def _texts(context: RequestContext) -> Iterator[tuple[str, str]]:
         for call in message.tool_calls:
             yield _ARGUMENTS, call.arguments
     for line in context.inputs.asked.context:
-        yield _HEARD, line
+        yield _RECORDING, line
     if "prefix" in also:
         yield _PREFIX, context.question.request.prefix
     for tool in _tools(context):
@@ -187,12 +190,12 @@ def _texts(context: RequestContext) -> Iterator[tuple[str, str]]:
         yield _PARAMETERS, tool.parameters
 
 
-def _said(context: RequestContext, fields: _Fields) -> Iterator[str]:
+def _instructing_texts(context: RequestContext, fields: _Fields) -> Iterator[str]:
     """The texts that may hold injections. Of other fields, of parts that are left for a provider and of the parameters
     of a tool, only texts of several words: documents for the model, for example."""
     also = context.privacy.looked_at_also
     for tool in _tools(context):
-        yield from (text for text in _texts_in(tool.parameters) if " " in text)
+        yield from (text for text in _strings_of(tool.parameters) if " " in text)
         yield tool.description
     yield from (text for place, text in fields if " " in text and _may_instruct(place))
     yield from context.inputs.asked.context
@@ -209,7 +212,7 @@ def _size_of_unread(original: chat_pb2.Original) -> int:
 
 
 def _is_long(texts: Iterable[str]) -> bool:
-    """Whether it takes long to check them."""
+    """Whether they have more than `_AT_ONCE` characters together, with `EACH` for each text."""
     left = _AT_ONCE
     return any((left := left - len(text) - EACH) < 0 for text in texts)
 
@@ -221,10 +224,10 @@ def _tools(context: RequestContext) -> Sequence[chat_pb2.Tool]:
     return [*context.question.request.tools, *(context.request_tools.descriptions() if context.request_tools else ())]
 
 
-def _texts_in(parameters: str) -> Iterator[str]:
+def _strings_of(parameters: str) -> Iterator[str]:
     try:
         yield from texts_of(json.loads(parameters or "{}"))
-    except (ValueError, RecursionError):  # a source's own
+    except (ValueError, RecursionError):  # parameters of a tool source may be no JSON
         yield parameters
 
 
@@ -238,7 +241,7 @@ def _as_json(before: str, shown: str) -> str:
     """Keep arguments valid JSON: a masked number becomes a string."""
     if not _is_json(before) or _is_json(shown):
         return shown
-    quoted = _BARE.sub(r'"\1"', shown)
+    quoted = _BARE_NAME.sub(r'"\1"', shown)
     return quoted if _is_json(quoted) else json.dumps({"hidden": shown}, ensure_ascii=False)
 
 

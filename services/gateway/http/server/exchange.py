@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from services.gateway.admission.credential import Credential
 from services.gateway.admission.intake import Intake, Limits
-from services.gateway.admission.quota import CONVERSATION, NOTHING
+from services.gateway.admission.quota import CONVERSATION, NO_CLAIM
 from services.gateway.http.errors import BodyLate, BodyTooLarge, ErrorResponse, Headers, NotJson
 from services.gateway.http.fields import Fields, parse
 from services.gateway.http.server.client_watch import Left
@@ -163,7 +163,7 @@ class Exchange:
         try:
             async with asyncio.timeout(within_ms / 1000):
                 keyed = bool(self.headers.get("idempotency-key"))  # whether it may be for an answer that has a place
-                claim = NOTHING if keyed else CONVERSATION
+                claim = NO_CLAIM if keyed else CONVERSATION
                 reading = intake.reading(self.credential.tenant, self.trace_id, claim) if intake else nullcontext()
                 with reading as self._held:
                     return await self._all(most, self._held)

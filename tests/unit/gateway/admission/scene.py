@@ -10,7 +10,7 @@ from services.gateway.admission.quota import Allowance
 
 
 def tenant(premium: bool = False, **allowance: float) -> Tenant:
-    return Tenant("acme", premium, 1.0, Allowance(**allowance), 0)
+    return Tenant("acme", premium=premium, allowance=Allowance(**allowance))
 
 
 def request(**fields: object) -> Question:

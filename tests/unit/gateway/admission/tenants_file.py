@@ -20,8 +20,8 @@ def write(file: Path, **tenants: Any) -> None:
 
 async def followed(identity: Identity) -> None:
     """Look twice: a change of the file is noticed at one look, and read at the next."""
-    await identity.look()
-    await identity.look()
+    await identity.refresh()
+    await identity.refresh()
 
 
 def tenant(**own: Any) -> Tenant:

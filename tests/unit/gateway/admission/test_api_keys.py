@@ -104,6 +104,6 @@ async def test_the_identity_follows_the_clock_where_a_key_has_an_expiry(
         while identity.version < version:
             await asyncio.sleep(0.001)
         clock.advance(-1)
-        while identity._looked > clock():
+        while identity._refreshed_at > clock():
             await asyncio.sleep(0.001)
     running.cancel()

@@ -118,15 +118,15 @@ def shared_door() -> AdmissionControl:
 
 
 async def test_only_tenants_with_limits_are_asked_for_elsewhere():
-    assert not (await admission_control().admit(request(), tenant(concurrency=1), "0" * 32, 5)).local
-    assert not (await shared_door().admit(request(), tenant(), "0" * 32, 5)).local
-    assert (await shared_door().admit(request(), tenant(concurrency=1), "0" * 32, 5)).local
+    assert not (await admission_control().admit(request(), tenant(concurrency=1), "0" * 32, 5)).local_reason
+    assert not (await shared_door().admit(request(), tenant(), "0" * 32, 5)).local_reason
+    assert (await shared_door().admit(request(), tenant(concurrency=1), "0" * 32, 5)).local_reason
 
 
 async def test_without_redis_the_gateway_decides_and_the_reservation_has_the_reason():
     at, only_one = shared_door(), tenant(concurrency=1)
     reservation = await at.admit(request(), only_one, "0" * 32, 1)
-    assert "Redis" in reservation.local
+    assert "Redis" in reservation.local_reason
     with pytest.raises(QuotaExceeded) as refused:
         await at.admit(request(), only_one, "0" * 32, 1)
     assert json.loads(refused.value.metadata["decisions"])[0]["action"] == "refused"

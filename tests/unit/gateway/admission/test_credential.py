@@ -113,7 +113,7 @@ async def test_a_call_ends_when_its_key_expires():
     first, second = Credential(identity, key("first"), ""), Credential(identity, key("second"), "")
     second.check()
     clock.advance(1)
-    await identity.look()
+    await identity.refresh()
     first.check()
     with pytest.raises(KeyExpired):
         second.check()
@@ -124,13 +124,13 @@ async def test_a_call_under_a_clock_that_was_set_back_ends_at_the_second_expiry(
     keys = [{"sha256": digest("first"), "expires": "1970-01-01T00:16:41Z"}]
     identity = Identity({"a": TenantSettings.model_validate({"keys": keys})}, None, clock=clock)
     clock.advance(2)
-    await identity.look()
+    await identity.refresh()
     clock.advance(-2)
-    await identity.look()
+    await identity.refresh()
     again = Credential(identity, key("first"), "")
     again.check()
     clock.advance(2)
-    await identity.look()
+    await identity.refresh()
     with pytest.raises(KeyExpired):
         again.check()
 

@@ -21,7 +21,7 @@ KEYED = Identity({"acme": keyed("sesame")}, None)
 
 def test_without_keys_there_is_one_tenant() -> None:
     assert Identity({}, None, anonymous=True).tenant(None) == Tenant(
-        LOCAL, False, 1, Allowance(), 0, "", ("*",), PERMISSIONS, warm=True, anonymous=True
+        LOCAL, tools=("*",), provider=PERMISSIONS, warm=True, anonymous=True
     )
 
 
@@ -108,7 +108,7 @@ def test_a_tenant_has_what_its_settings_say_by_each_of_its_keys() -> None:
         max_budget_ms=7,
     )
     identity = Identity({"acme": settings}, None)
-    expected = Tenant("acme", True, 2, Allowance(3, 4, 5, 6), 7)
+    expected = Tenant("acme", premium=True, weight=2, allowance=Allowance(3, 4, 5, 6), max_budget_ms=7)
     assert identity.tenant("Bearer first") == identity.tenant("Bearer second")
     assert replace(identity.tenant("Bearer first"), prefix_salt="") == expected
 
@@ -122,7 +122,7 @@ def test_a_name_that_the_edge_proved_is_the_tenant_with_its_settings() -> None:
     known = Identity({"acme": keyed("sesame"), "beta": TenantSettings(premium=True, concurrency=3)}, None)
     beta = known.tenant(None, ["beta"])
     assert (beta.name, beta.premium, beta.allowance.concurrency) == ("beta", True, 3)
-    assert replace(known.tenant(None, ["gamma"]), prefix_salt="") == Tenant("gamma", False, 1, Allowance(), 0)
+    assert replace(known.tenant(None, ["gamma"]), prefix_salt="") == Tenant("gamma")
     assert Identity({}, None, anonymous=True).tenant(None, ["beta"]).name == "beta"
     assert KEYED.tenant("Bearer eyJhbGciOi", ["beta"]).name == "beta", "the edge has verified the bearer token"
 

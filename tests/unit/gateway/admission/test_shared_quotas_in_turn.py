@@ -130,7 +130,7 @@ class SharedQuotasMachine(RuleBasedStateMachine):
 
     @invariant()
     def while_redis_is_there_it_decides(self):
-        assert self.away or len([each for each in self.running if not each.local]) <= 1
+        assert self.away or len([each for each in self.running if not each.local_reason]) <= 1
 
     def teardown(self) -> None:
         self.state.loses = ""

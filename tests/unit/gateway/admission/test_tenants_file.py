@@ -101,11 +101,11 @@ async def test_the_file_is_read_again_when_it_has_changed(file: Path) -> None:
 async def test_a_file_that_is_still_being_written_is_not_read(file: Path) -> None:
     identity = Identity({}, file)
     write(file)
-    await identity.look()
+    await identity.refresh()
     write(file, acme={"keys": [digest("new")]})
-    await identity.look()
+    await identity.refresh()
     assert identity.tenant("Bearer sesame").name == "acme"
-    await identity.look()
+    await identity.refresh()
     assert identity.tenant("Bearer new").name == "acme"
 
 

@@ -13,7 +13,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question, prompt_tokens, recording_is
-from services.gateway.admission.quota import Allowance, Quotas
+from services.gateway.admission.quota import Quotas
 from services.gateway.answer.backends import Backends, Fallbacks, Prompts
 from services.gateway.answer.context import RequestContext
 from services.gateway.answer.ledger import Ledger
@@ -50,10 +50,10 @@ STORED = cache_pb2.Answer(text="Paris.", model="large", finish_reason=chat_pb2.F
 EXACT = cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_EXACT, answer=STORED, key="k", similarity=1, ttl_ms=9_000)
 
 
-ACME = Tenant("acme", False, 1.0, Allowance(), 0, "salt")
+ACME = Tenant("acme", prefix_salt="salt")
 
 
-EVERYTHING = Tenant("acme", False, 1.0, Allowance(), 0, "salt", ("*",))
+EVERYTHING = Tenant("acme", prefix_salt="salt", tools=("*",))
 
 
 def at_once(*given: Any) -> asyncio.Future[Checked]:
@@ -123,8 +123,8 @@ class Scene:
         )
         stages = claims(self.slices, planned(question, self.tenant, self.backends))
         plan = make_plan(stages, self.budget_ms, first_text_ms=request.first_token_budget_ms or float("inf"))
-        then = lambda over: self.billed.append(100 - over)  # noqa: E731
-        reservation = self.quotas.reserve("acme", ACME.allowance, 100, then=then)
+        on_settled = lambda over: self.billed.append(100 - over)  # noqa: E731
+        reservation = self.quotas.reserve("acme", ACME.allowance, 100, on_settled=on_settled)
         ledger = Ledger(plan, INVALID_SPAN, 0.01, clock=loop_clock)
         context = RequestContext.open(
             question,

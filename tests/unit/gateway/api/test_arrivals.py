@@ -46,7 +46,7 @@ class Scene:
         self.arrivals = Arrivals(SETTINGS, self.intake, self.kept)
 
     def arrival(self, tenant: str, method: str = "Generate") -> CallArrival:
-        credential: Any = SimpleNamespace(tenant=Tenant(tenant, False, 1.0, self.allowance, 0))
+        credential: Any = SimpleNamespace(tenant=Tenant(tenant, allowance=self.allowance))
         return self.arrivals.of(METHODS[method], credential, INVALID_SPAN)
 
     @property

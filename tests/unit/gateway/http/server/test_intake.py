@@ -49,7 +49,7 @@ class Scene:
 
     def _authorize(self, metadata: tuple[tuple[str, str], ...], peer: str) -> Credential:
         name = dict(metadata)["authorization"]
-        tenant = Tenant(name, False, 1.0, self.allowance, 0)
+        tenant = Tenant(name, allowance=self.allowance)
         identity: Any = SimpleNamespace(version=0, tenant=lambda *_: tenant)
         return Credential(identity, metadata, peer)
 
