@@ -64,7 +64,7 @@ def routes(name: str, edge: Edge, service: Service) -> RouteConfiguration:
         known += [each for match in matches for each in _refusals(match, _NO_CREDENTIAL, edge.cors_origins, _EXPOSED)]
     host: dict[str, Any] = {"name": name, "domains": ["*"]}
     if service.http:
-        known += _http(edge)
+        known += _http(edge, service)
     if edge.cors_origins:
         known.append(_preflight(PREFIXES[0], edge.service))
         host["typed_per_filter_config"] = {_CORS: packed(_cors(edge.cors_origins))}
@@ -87,18 +87,19 @@ def _route(prefix: str, edge: Edge, service: Service) -> dict[str, Any]:
     return route
 
 
-def _http(edge: Edge) -> Iterator[dict[str, Any]]:
+def _http(edge: Edge, service: Service) -> Iterator[dict[str, Any]]:
     """To the gateway's HTTP API, which answers everything else itself. A key may come in one of three headers."""
     named = [[{"name": name, "present_match": True}] for name in _KEY_HEADERS]
     cluster = http_cluster(edge.service)
     action = {"cluster": cluster, "timeout": timedelta(), "retry_policy": _retry()}
     own = {_CORS: packed(_cors_of_http(edge.cors_origins))} if edge.cors_origins else {}
+    drilled = {**own, FAULT: packed(fault(service.drill, by_http=True))} if service.drill else own
     for prefix in HTTP_PREFIXES:
         if edge.cors_origins:
             yield {**_preflight(prefix, cluster), "typed_per_filter_config": own}
         for headers in [[_BEARER], *named] if edge.wants_bearer else [[]]:
             match = {"prefix": prefix, "headers": headers}
-            yield {"match": match, "route": action, "typed_per_filter_config": own}
+            yield {"match": match, "route": action, "typed_per_filter_config": drilled}
         if edge.wants_bearer:
             is_json = {"content-type": "application/json"}
             yield from _refusals({"prefix": prefix}, _NO_KEY, edge.cors_origins, _HTTP_EXPOSED, is_json)

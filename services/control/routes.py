@@ -22,6 +22,14 @@ from services.control.localities import percent
 from services.control.topology import Drill, Service
 
 FAULT = "envoy.filters.http.fault"
+# The statuses of google/rpc/code.proto, for callers by HTTP.
+_HTTP_STATUSES = {
+    **dict.fromkeys(("INVALID_ARGUMENT", "FAILED_PRECONDITION", "OUT_OF_RANGE"), 400),
+    **dict.fromkeys(("ALREADY_EXISTS", "ABORTED"), 409),
+    **{"UNAUTHENTICATED": 401, "PERMISSION_DENIED": 403, "NOT_FOUND": 404, "RESOURCE_EXHAUSTED": 429},
+    **{"CANCELLED": 499, "UNIMPLEMENTED": 501, "UNAVAILABLE": 503, "DEADLINE_EXCEEDED": 504},
+    **dict.fromkeys(("UNKNOWN", "INTERNAL", "DATA_LOSS"), 500),
+}
 Filter = dict[str, Any]
 
 
@@ -47,14 +55,17 @@ def route(name: str, service: Service) -> RouteConfiguration:
     return RouteConfiguration(name=name, virtual_hosts=[host])
 
 
-def fault(drill: Drill) -> HTTPFault:
-    """A drill's delays and aborts; its drops are part of the assignment."""
+def fault(drill: Drill, *, by_http: bool = False) -> HTTPFault:
+    """A drill's delays and aborts; its drops are part of the assignment. `by_http`: for callers of HTTP."""
     made = HTTPFault()
     if drill.delay_ms and drill.delay_percent:
         made.delay.fixed_delay.FromMilliseconds(drill.delay_ms)
         made.delay.percentage.CopyFrom(percent(drill.delay_percent))
     if drill.abort_percent:
-        made.abort.grpc_status = code_pb2.Code.Value(drill.abort)
+        if by_http:
+            made.abort.http_status = _HTTP_STATUSES[drill.abort]
+        else:
+            made.abort.grpc_status = code_pb2.Code.Value(drill.abort)
         made.abort.percentage.CopyFrom(percent(drill.abort_percent))
     return made
 

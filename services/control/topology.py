@@ -112,7 +112,7 @@ class Drill(_TopologyPart):
 
     delay_ms: int = Field(0, ge=0, le=600_000)
     delay_percent: Percent = 100
-    abort: Annotated[str, AfterValidator(_is_a_failure)] = "UNAVAILABLE"  # a gRPC status code
+    abort: Annotated[str, AfterValidator(_is_a_failure)] = "UNAVAILABLE"  # a gRPC status code; its status by HTTP
     abort_percent: Percent = 0
     drop_percent: Percent = 0  # of calls, before an endpoint is chosen
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+import yaml
 
 from tests.certificates import Certificates
 from tests.conftest import Start
@@ -48,7 +49,11 @@ async def http(
 
 
 async def _serves(http: httpx.AsyncClient) -> bool:
-    return (await http.get("/v1/models")).status_code == 200
+    return await _answers(http, 200)
+
+
+async def _answers(http: httpx.AsyncClient, status: int) -> bool:
+    return (await http.get("/v1/models")).status_code == status
 
 
 async def test_answers_come_through_streamed_and_whole(http: httpx.AsyncClient, llm: ScriptedLlm) -> None:
@@ -60,6 +65,22 @@ async def test_answers_come_through_streamed_and_whole(http: httpx.AsyncClient, 
     llm.script = [Refusal("UNAVAILABLE", "gone")]
     broken = await http.post(PATH, json=QUESTION)
     assert (broken.status_code, broken.json()["error"]["type"]) == (503, "server_error")
+
+
+@pytest.mark.parametrize("http", [True], indirect=True)
+async def test_a_drill_of_the_gateway_aborts_calls_by_http_until_it_is_removed(
+    http: httpx.AsyncClient, edge: Edge, llm: ScriptedLlm
+) -> None:
+    file = edge.folder / "topology.yaml"
+    without = file.read_text()
+    topology = yaml.safe_load(without)
+    topology["services"]["gateway"]["drill"] = {"abort": "RESOURCE_EXHAUSTED", "abort_percent": 100}
+    file.write_text(yaml.safe_dump(topology))
+    await until(lambda: _answers(http, 429))
+    assert (await http.post(PATH, json=QUESTION)).status_code == 429
+    assert llm.requests == []
+    file.write_text(without)
+    await until(lambda: _answers(http, 200))
 
 
 @pytest.mark.parametrize("http", [False], indirect=True)  # by HTTP/2: test_cancellation.py

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from envoy.extensions.filters.http.buffer.v3.buffer_pb2 import BufferPerRoute
 from envoy.extensions.filters.http.cors.v3.cors_pb2 import CorsPolicy
+from envoy.extensions.filters.http.fault.v3.fault_pb2 import HTTPFault
+from google.rpc import code_pb2
 
-from services.control.edge import resources
 from services.control.edge_routes import HTTP_PREFIXES
-from services.control.topology import Topology
 from services.gateway.http.app import SERVICES, UNVERSIONED
 from tests.unit.control.edges import calls, connections, routes, unpacked
 
@@ -112,18 +112,22 @@ def test_pages_may_send_any_header_to_the_http_api_and_ask_for_each_of_its_paths
         assert policy.allow_methods == "GET,POST,DELETE"
 
 
-def test_a_drill_of_the_gateway_is_done_to_calls_and_not_to_health():
-    topology = Topology.model_validate(
-        {
-            "services": {"gateway": {"endpoints": [{"address": "10.0.0.1:1"}], "drill": {"delay_ms": 50}}},
-            "edge": {"address": "0.0.0.0:1"},
-        }
-    )
-    found: list[Any] = resources(topology)
-    routes = found[1]
-    drilled = [
-        route.match.prefix or route.match.path
-        for route in routes.virtual_hosts[0].routes
-        if "envoy.filters.http.fault" in route.typed_per_filter_config
-    ]
-    assert drilled == [GENERATE, "/grpc.reflection."]
+@pytest.mark.parametrize("code", [code for code, _ in code_pb2.Code.items() if code != "OK"])
+def test_a_drill_of_the_gateway_is_done_to_calls_and_not_to_health_or_preflights(code: str):
+    gateway = {
+        "endpoints": [{"address": "10.0.0.1:1", "http_port": 8080}],
+        "drill": {"delay_ms": 50, "abort": code, "abort_percent": 20},
+    }
+    every = routes(gateway, cors_origins=["https://a"], allow_anonymous=True).virtual_hosts[0].routes
+    drilled = {
+        each.match.prefix: unpacked(each.typed_per_filter_config["envoy.filters.http.fault"], HTTPFault())
+        for each in every
+        if "envoy.filters.http.fault" in each.typed_per_filter_config
+    }
+    assert [*drilled] == [GENERATE, "/grpc.reflection.", *HTTP_PREFIXES]
+    assert {each.delay.fixed_delay.ToMilliseconds() for each in drilled.values()} == {50}
+    assert drilled[GENERATE].abort.grpc_status == code_pb2.Code.Value(code)
+    assert {drilled[prefix].abort.http_status for prefix in HTTP_PREFIXES} <= {*range(400, 505)}
+    asked_first = [each for each in every if "OPTIONS" in (head.string_match.exact for head in each.match.headers)]
+    assert len(asked_first) == 1 + len(HTTP_PREFIXES)
+    assert not any("envoy.filters.http.fault" in each.typed_per_filter_config for each in asked_first)
