@@ -3,10 +3,12 @@ such bytes at once. A request that its headers exclude is refused before its fir
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
-from services.gateway.admission.control import CALL_S, AdmissionControl
+from services.gateway.admission.control import CALL_S, READ_S, AdmissionControl
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.quota import Claim, Reservation
 from services.runtime.limits import JSON_ITEMS, JSON_VALUES, LONG_MESSAGES
@@ -54,14 +56,16 @@ class Intake:
         with; never if `claim` is None."""
         self.admission.spend(tenant, CALL_S)
         reservation = None if claim is None else self.admission.expect(tenant, trace_id, claim)
-        return RequestReading(Held(self.waiting, tenant.name), reservation)
+        return RequestReading(Held(self.waiting, tenant.name), reservation, partial(self.admission.spend, tenant))
 
 
 class RequestReading(NamedTuple):
-    """The context in which a request is read. If reading fails, its bytes are released."""
+    """The context in which a request is read. `spend` is called with the CPU time of that, in seconds. If reading
+    fails, its bytes are released."""
 
     held: Held
     reservation: Reservation | None
+    spend: Callable[[float], None]
 
     def __enter__(self) -> Held:
         return self.held
@@ -69,5 +73,6 @@ class RequestReading(NamedTuple):
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self.reservation:
             self.reservation.settle(0)
+        self.spend(self.held.size * READ_S)
         if kind:
             self.held.give_back()

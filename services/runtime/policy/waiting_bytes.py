@@ -124,6 +124,11 @@ class Held:
     def __init__(self, waiting: WaitingBytes, tenant: str):
         self._waiting, self._tenant, self._bytes = waiting, tenant, 0
 
+    @property
+    def size(self) -> int:
+        """How many bytes it holds."""
+        return self._bytes
+
     def take(self, size: int) -> None:
         """Hold `size` bytes more. Raises `Exhausted`."""
         self._waiting.take(self._tenant, size)

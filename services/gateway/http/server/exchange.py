@@ -200,7 +200,7 @@ class Exchange:
             raise NotJson("content-type", "application/json", kind or "none")
         body = await self.body()
         if intake := self.bounds.intake:
-            intake.admission.reads(self.credential.tenant, self.trace_id, len(body), size_in(body))
+            intake.admission.parses(self.credential.tenant, self.trace_id, size_in(body))
         return body
 
     async def _all(self, most: int, held: Held | None = None, *, keep: bool = True) -> bytes:

@@ -66,11 +66,11 @@ async def test_a_large_request_of_the_tenant_that_causes_the_pressure_is_refused
     )
     for each in (busy, premium):
         at.spend(each, 1)
-    at.reads(quiet, "", 100_000, LARGE_BYTES + 1)
-    at.reads(premium, "", 100_000, LARGE_BYTES + 1)
-    at.reads(busy, "", 100_000, LARGE_BYTES)
+    at.parses(quiet, "", LARGE_BYTES + 1)
+    at.parses(premium, "", LARGE_BYTES + 1)
+    at.parses(busy, "", LARGE_BYTES)
     with pytest.raises(Shed, match=r"gateway: a large request, a pressure of 2\.00") as refused:
-        at.reads(busy, "ab" * 16, 100_000, LARGE_BYTES + 1)
+        at.parses(busy, "ab" * 16, LARGE_BYTES + 1)
     assert (refused.value.metadata["why"], refused.value.metadata["trace_id"]) == ("pressure", "ab" * 16)
     (decision,) = json.loads(refused.value.metadata["decisions"])
     assert (decision["policy"], decision["action"]) == ("shed", "refused")
@@ -81,7 +81,7 @@ async def test_large_requests_are_parsed_without_pressure_and_where_no_other_ten
     calm.spend(named("quiet"), 0.001)
     for at in (calm, alone):
         for _ in range(3):
-            at.reads(named("busy"), "", 1_000_000, 1_000_000)
+            at.parses(named("busy"), "", 1_000_000)
 
 
 async def test_a_request_over_its_tenants_quota_is_refused_and_one_that_ends_makes_room():

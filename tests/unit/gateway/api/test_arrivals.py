@@ -13,7 +13,7 @@ from opentelemetry.trace import INVALID_SPAN
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission.control import AdmissionControl
+from services.gateway.admission.control import CALL_S, READ_S, AdmissionControl
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.intake import Intake, Limits
 from services.gateway.admission.quota import Allowance, QuotaExceeded
@@ -40,7 +40,8 @@ class Scene:
 
     def __init__(self, limits: Limits | None = None, **allowance: float):
         self.allowance = Allowance(**allowance)  # type: ignore[arg-type]
-        self.admission = AdmissionControl(ShedSettings(), WorkShares(lambda: 0.0, 0.85))
+        self.work = WorkShares(lambda: 0.0, 0.85)
+        self.admission = AdmissionControl(ShedSettings(), self.work)
         self.intake = Intake(WaitingBytes(ROOM, BodiesWaiting), self.admission, limits or Limits())
         self.kept: Any = SimpleNamespace(unread=lambda _: False)
         self.arrivals = Arrivals(SETTINGS, self.intake, self.kept)
@@ -81,6 +82,13 @@ async def test_a_message_has_room_for_a_window_then_for_the_largest_and_then_for
     arrival.admitted()
     arrival.admitted()
     assert not scene.held
+
+
+async def test_the_bytes_of_a_message_count_as_its_tenants_work() -> None:
+    scene = Scene()
+    await scene.arrival("a").one(soon)
+    scene.admission.spend(Tenant("idle", False, 1.0, scene.allowance, 0), CALL_S + len(MESSAGE) * READ_S)
+    assert [scene.work.share(name) for name in ("a", "idle")] == [pytest.approx(1)] * 2
 
 
 async def test_a_message_that_is_not_whole_soon_is_refused_where_there_is_no_room_for_the_largest() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from services.gateway.admission.control import AdmissionControl
+from services.gateway.admission.control import CALL_S, READ_S, AdmissionControl
 from services.gateway.admission.credential import Credential
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.intake import Intake
@@ -40,7 +40,8 @@ class Scene:
 
     def __init__(self, serve: Serve | None = None, **allowance: float):
         self.allowance, self.wires = Allowance(**allowance), list[Wire]()  # type: ignore[arg-type]
-        self.admission = AdmissionControl(ShedSettings(), WorkShares(lambda: 0.0, 0.85))
+        self.work = WorkShares(lambda: 0.0, 0.85)
+        self.admission = AdmissionControl(ShedSettings(), self.work)
         self.intake = Intake(WaitingBytes(2_048, BodiesWaiting), self.admission)
         servicer: Any = SimpleNamespace(authorize=self._authorize, ended=lambda *_: None)
         ways = (ErrorResponse.openai, servicer, LIMITS, False, False, False, self.intake)
@@ -96,6 +97,20 @@ async def test_a_body_gives_its_room_back_when_it_is_refused_left_late_or_admitt
     for _ in range(3):
         assert (await scene.send("a", 1_000, 1_000)).statuses == [200]
     assert not scene.intake.waiting._held
+    await scene.end()
+
+
+async def test_the_bytes_of_a_body_count_as_its_tenants_work_whatever_they_are() -> None:
+    """A form, and what came of a body before its client left, as well as JSON."""
+    scene = Scene()
+    await scene.send("a", 1_000, 1_000)
+    await (await scene.send("b", 1_000, 1_000)).end()
+    for _ in range(2):
+        await (await scene.send("c", 1_000, 500)).end()
+    scene.admission.spend(Tenant("idle", False, 1.0, scene.allowance, 0), CALL_S + 1_000 * READ_S)
+    shares = [scene.work.share(name) for name in ("a", "b", "idle")]
+    assert shares == [pytest.approx(shares[0])] * 3
+    assert scene.work.share("c") > shares[0]
     await scene.end()
 
 
