@@ -35,7 +35,7 @@ Metadata = tuple[tuple[str, str], ...]
 FOR_PROVIDERS = ("openai-", "anthropic-")  # headers that a model behind the same API gets
 JSON = b"application/json"
 NAMED_MODEL = "named_model"  # in a request's scope: the model that its path names, whatever its body names
-_SKIMMED_S, _SKIMMED_BYTES = 1.0, 1_048_576
+SKIMMED_S, _SKIMMED_BYTES = 1.0, 1_048_576
 _REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
 _PASSED_ON = frozenset({b"traceparent", b"tracestate", TENANT_HEADER.encode(), EXPIRES_HEADER.encode()})
 
@@ -229,7 +229,7 @@ class Exchange:
         if self._waits:
             return False
         with suppress(BodyTooLarge, TimeoutError):
-            async with asyncio.timeout(_SKIMMED_S):
+            async with asyncio.timeout(SKIMMED_S):
                 await self._all(_SKIMMED_BYTES, keep=False)
         return self._read
 

@@ -18,12 +18,13 @@ from uvicorn.config import Config
 
 from services.gateway.config import GatewaySettings
 from services.gateway.http.server.connection import MOVES_S, Connection, ConnectionsState
+from services.gateway.http.server.exchange import SKIMMED_S
 from services.gateway.settings.http import HttpSettings
 from services.runtime.security import tls
 
 _BACKLOG = 2_048
 _DATE_S = 1.0  # how exact the `date` header is
-_LAST_WORDS_S = 0.5  # for answers that are cut off to say so
+_LAST_WORDS_S = SKIMMED_S + 0.5  # for answers that are cut off to say so, also to a client that still sends its body
 # Of the servers of this process that take over from each other, the latest one last. At the same address, the next one
 # takes connections from the same queue, so none is reset.
 _sockets: WeakValueDictionary[str, socket.socket] = WeakValueDictionary()

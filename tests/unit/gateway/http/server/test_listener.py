@@ -7,12 +7,17 @@ import errno
 import socket
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from starlette.types import Receive, Scope, Send
 
 from launcher.processes import free_port
 from services.gateway.config import GatewaySettings
+from services.gateway.http.errors import ErrorResponse
+from services.gateway.http.server.endpoint import Endpoint
+from services.gateway.http.server.exchange import Exchange
 from services.gateway.http.server.listener import HttpServer, bind
 from services.gateway.settings.http import HttpSettings
 from tests.certificates import Certificates
@@ -107,6 +112,31 @@ async def test_waiting_connections_are_answered_when_a_server_with_a_shared_port
         server.leave()
         stopping = asyncio.create_task(server.stop(5))  # before the event loop has seen them
         await each_is_answered(clients, stopping)
+
+
+@pytest.mark.parametrize("more", [b"", b"the body"], ids=["silent", "sends on"])
+async def test_a_client_in_the_middle_of_its_body_gets_an_answer_from_a_server_that_stops(more: bytes) -> None:
+    settings, limits = at(f"127.0.0.1:{free_port()}"), HttpSettings()
+    servicer: Any = SimpleNamespace(ended=lambda *_: None)
+    server, bound, read = HttpServer(limits), bind(settings), asyncio.Event()
+
+    async def serve(exchange: Exchange) -> None:
+        read.set()
+        await exchange.body()
+
+    app = Endpoint("/", serve, ErrorResponse.openai, servicer, limits, mutual=False, loopback=False, open_=True)
+    assert bound
+    async with server.serving(app, bound, settings):
+        reader, writer = await asyncio.open_connection(*settings.http_address.rsplit(":", 1))
+        writer.write(b"POST / HTTP/1.1\r\nhost: g\r\ncontent-length: 100\r\n\r\nhalf of")
+        await read.wait()
+        stopping = asyncio.create_task(server.stop(0.05))
+        writer.write(more)
+        answered = await reader.read()
+        assert answered.startswith(b"HTTP/1.1 503 ")
+        assert b"the gateway is stopping" in answered
+        writer.close()
+        await stopping
 
 
 async def test_a_client_that_begins_no_handshake_has_the_time_of_headers(tmp_path: Path) -> None:
