@@ -20,7 +20,14 @@ from services.llm.vllm.constraints import Constraints, Trial
 from services.llm.vllm.fields import TAKEN, VllmFields, fields
 from services.llm.vllm.grammar_sandbox import Terms
 from services.llm.vllm.messages import characters, check_pictures, has_media, takes_picture, to_chat
-from services.llm.vllm.params import refusal, sampling_params, structured_outputs, template_refusal, unreadable_media
+from services.llm.vllm.params import (
+    own_sampling,
+    refusal,
+    sampling_params,
+    structured_outputs,
+    template_refusal,
+    unreadable_media,
+)
 from services.llm.vllm.parsers import Parsers, found
 from services.llm.vllm.reading import UnreadableOutput
 from services.llm.vllm.tally import StatsKeeper, TokenTally
@@ -41,7 +48,7 @@ class VllmEngine:
 
         self._engine, self._stats = engine, stats
         self._default_max_tokens, self._max_pixels = settings.default_max_tokens, settings.vllm.max_pixels
-        self._defaults: dict[str, Any] = engine.model_config.get_diff_sampling_param()
+        self._defaults = own_sampling(engine.vllm_config)
         self._model = _describe(engine, settings, self._defaults)
         # No limit here: ours can then say how long the prompt was. Special tokens are the template's business.
         self._tokenize = TokenizeParams(max_total_tokens=None, add_special_tokens=False)

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 from services.llm.engine import Constraint, Request
 from services.runtime.errors import InvalidInput, shorten
+
+
+_log = logging.getLogger(__name__)
+
+
+def own_sampling(config: Any) -> dict[str, Any]:
+    """The sampling parameters of the model's own `generation_config`. `config` is vLLM's `VllmConfig`. With speculation
+    vLLM 0.32 refuses `min_p`, and would refuse every request to a model that has one."""
+    own: dict[str, Any] = dict(config.model_config.get_diff_sampling_param())
+    if config.speculative_config is not None and (least := own.pop("min_p", None)):
+        _log.warning("generation_config: min_p %g is left out, because vLLM has none with speculation", least)
+    return own
 
 
 def sampling_params(
