@@ -153,14 +153,14 @@ class Tried:
     def text(self) -> str:
         return "".join(self.pieces)
 
-    def take(self, item: llm_pb2.GenerateResponse) -> None:
-        """Add a message."""
+    def take(self, item: llm_pb2.GenerateResponse, report: Report) -> None:
+        """Add a message of the generation with this `report`."""
         self.pieces.append(item.text)
         self.logprobs += [token.logprob for token in item.logprobs]
         self.written += item.tokens
         if item.HasField("finish"):
             self.finish_reason = item.finish.reason
-            self.usage.CopyFrom(item.finish.usage)
+            self.usage.CopyFrom(usage(item.finish, report))
 
 
 Say = Callable[[Sequence[llm_pb2.GenerateResponse]], Awaitable[bool]]
@@ -172,7 +172,7 @@ async def collect(context: RequestContext, reading: GenerationReading, tried: Tr
     try:
         while not tried.finish_reason and (items := await reading.reader.take()):
             for item in items:
-                tried.take(item)
+                tried.take(item, reading.report)
             if say and await say(items):
                 return
     finally:

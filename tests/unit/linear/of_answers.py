@@ -24,6 +24,8 @@ from services.gateway.answer.model_call import Tried
 from services.gateway.answer.output import Output
 from services.gateway.answer.plan import make_plan
 from services.gateway.answer.text_writer import TextWriter
+from services.gateway.decisions import Decisions
+from services.gateway.generation.job import Report
 from services.gateway.guard.checks import guard_checks
 from services.gateway.http.dialects.chat_answer import ChatWriter
 from services.gateway.http.dialects.chat_relay import RelayedChat
@@ -170,9 +172,9 @@ def _says(guard: GuardSettings) -> Reader:
 
 
 def _tried(pieces: Sequence[str]) -> None:
-    tried = Tried()
+    tried, report = Tried(), Report(Decisions())
     for piece in pieces:
-        tried.take(llm_pb2.GenerateResponse(text=encodable(piece)))
+        tried.take(llm_pb2.GenerateResponse(text=encodable(piece)), report)
     assert tried.text
 
 

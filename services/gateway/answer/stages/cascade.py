@@ -29,7 +29,7 @@ from services.gateway.answer.model_call import Tried, collect, collect_all
 from services.gateway.answer.results import Done, Route, Streamed
 from services.gateway.answer.stages.stage import AnswerStage
 from services.gateway.generation.shared import GenerationReading
-from services.gateway.labels import Act
+from services.gateway.labels import Act, Degraded
 from services.gateway.output_validation.mismatch import Unchecked
 from services.gateway.settings.answer_time import StageBudget
 from services.gateway.settings.generation import CascadeSettings
@@ -193,6 +193,8 @@ class CascadeStage(AnswerStage):
 
     async def _take(self, tried: Tried, reading: GenerationReading) -> Done:
         context, ledger = self.context, self.context.ledger
+        if reading.report.resumed:
+            ledger.degrade(Degraded.LLM_RESUMED)
         if not self._at_once:
             await context.text_writer.say(tried.text)
         reason = await context.text_writer.finish(tried.finish_reason)

@@ -37,6 +37,21 @@ async def test_a_fast_answer_that_will_do_is_the_answer_and_the_better_model_is_
     assert not final.degraded
 
 
+async def test_a_fast_answer_that_another_replica_has_finished_is_reported_as_resumed_with_the_usage_of_all_of_it():
+    quick = [ScriptedLlm(text("Pa"), 0.01, Unavailable("quick: broke")), ScriptedLlm(finish("ris."))]
+    scene = Scene(
+        ScriptedCache(MISS),
+        ScriptedRoutes(("quick", "better")),
+        policies={"retry": {"max_share": 1}},
+        quick=quick,
+        better=ScriptedLlm(finish("It is Paris.")),
+    )
+    final = await scene.final(cascade=pb.Cascade())
+    assert (final.text, final.model, final.degraded) == ("Paris.", "quick", ["llm:resumed"])
+    assert (final.usage.prompt_tokens, final.usage.completion_tokens) == (6, 4)  # as another stage reports it
+    assert not scene.write_behind.stored
+
+
 async def test_nothing_is_streamed_before_it_has_passed():
     scene = cascading(text("Pa"), 0.05, finish("ris. I don't know."))
     deltas = [event.delta.text for event in await scene.events(cascade=pb.Cascade()) if event.HasField("delta")]
