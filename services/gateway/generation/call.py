@@ -182,10 +182,10 @@ class Call:
                 self._end_failed(self._permit.failed(), None)
         self._completion.cancel()
 
-    def cancel_as_late(self) -> None:
+    def cancel_as_slow(self, *, late: bool) -> None:
         """Cancel the call: its first text was too late, or another call was faster."""
         if not self.outcome:
-            self._end_late("late" if self._deadline.is_over() else "lost")
+            self._end_late("late" if late or self._deadline.is_over() else "lost")
             self._completion.cancel()
 
     def cancel(self) -> None:
@@ -198,7 +198,7 @@ class Call:
             self._permit.withdrawn()
             self._settle("lost", None)
             self._completion.cancel()
-        self.cancel_as_late()
+        self.cancel_as_slow(late=False)
 
     def _record_first_text(self) -> None:
         """The call has won: its messages go to the readers."""
@@ -251,7 +251,7 @@ class Call:
                 self._settle(outcome, None)
             case Blame.NONE:
                 self._settle(outcome, None)
-                if self.pool.hedge.add_unanswered(age_s) or outcome == "late":
+                if self.pool.hedge.add_unanswered(age_s) or self._deadline.is_over():
                     self._report_outcome(router_pb2.OBSERVED_OUTCOME_BUDGET)  # it would have taken longer
 
     def _end_failed(self, blame: Blame, sample: Sample | None) -> None:

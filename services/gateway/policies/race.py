@@ -17,8 +17,8 @@ _ASK_AGAIN_S = 0.25
 class Runner(Protocol):
     """A call in a race, before or after its first text. Both methods leave a call that has ended unchanged."""
 
-    def cancel_as_late(self) -> None:
-        """Record the call as too slow and end it: another was faster, or the time is over."""
+    def cancel_as_slow(self, *, late: bool) -> None:
+        """Record the call as too slow and end it: the time is over (`late`), or another call was faster."""
         ...
 
     def cancel(self) -> None:
@@ -149,7 +149,7 @@ class Race(Generic[R]):
     def _end_all_but(self, winner: R | None) -> None:
         for each in self._running():
             if each is not winner:
-                each.cancel_as_late() if self._decided else each.cancel()
+                each.cancel_as_slow(late=self._late) if self._decided else each.cancel()
 
     def _close(self, winner: R | None) -> None:
         """Cancel the timers and all calls but the winner."""

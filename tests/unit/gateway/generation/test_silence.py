@@ -52,6 +52,8 @@ def test_the_first_victims_of_silence_get_another_answer_within_their_budget(
     assert (scene.words, scene.decisions) == ("well", decisions)
     assert scene.took_s == pytest.approx(took_s + 0.1 + 0.01)
     assert silent.calls[0].closed
+    given_up = "lost" if decisions == HEDGED else "late"
+    assert [call.outcome for call in scene.report.calls] == [given_up, "ok"]
 
 
 def test_time_is_shared_among_silent_replicas_and_the_next_model():

@@ -28,7 +28,7 @@ class Runner:
             raise self._problem
         return self
 
-    def cancel_as_late(self) -> None:
+    def cancel_as_slow(self, *, late: bool) -> None:
         self.lost = True
 
     def cancel(self) -> None:
