@@ -217,6 +217,8 @@ class Ledger:
 
     def failed(self, error: ServiceError) -> None:
         """End without an answer: the error has the reason."""
+        if not self.total_s:  # else its stages are counted with the answer
+            metrics.observe_stages(self.final.stages)
         if isinstance(error, Shed):
             self.decide(Act.SHED_REFUSED, error.metadata.get("why", ""), error.outline)
         self.decisions.explain(error, self.opened, telemetry.trace_id(self.span))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -48,10 +48,15 @@ HITS = (pb.CACHE_VERDICT_EXACT, pb.CACHE_VERDICT_SEMANTIC)
 REASONS = _words(chat_pb2.FinishReason, "FINISH_REASON_")
 
 
+def observe_stages(stages: Iterable[pb.Stage]) -> None:
+    """Count the stages of an answer, or of an error in its place."""
+    for stage in stages:
+        _stage_seconds(stage.name.partition(":")[0], OUTCOMES[stage.outcome]).observe(stage.spent_ms / 1000)
+
+
 def observe(final: pb.Final) -> None:
     """Count an answer once its client has it."""
-    for stage in final.stages:
-        _stage_seconds(stage.name.partition(":")[0], OUTCOMES[stage.outcome]).observe(stage.spent_ms / 1000)
+    observe_stages(final.stages)
     model, verdict = final.model, VERDICTS[final.cache.verdict]
     _answers(model, REASONS[final.finish_reason], verdict).inc()
     _total_seconds(model, verdict).observe(final.total_ms / 1000)

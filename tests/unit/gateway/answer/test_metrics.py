@@ -11,6 +11,9 @@ import services.audio.metrics
 import services.gateway.http.app  # noqa: F401  # with all that measures in a gateway
 from services.gateway.answer.metrics import Targets
 from services.gateway.settings.answer_time import TargetSettings
+from services.runtime.errors import Unavailable
+from tests.unit.gateway.answer.scene import Scene
+from tests.unit.gateway.scripted import ScriptedLlm, finish
 
 LONGEST_BUDGET_S = 120
 
@@ -27,6 +30,20 @@ def test_histograms_of_times_reach_120_s_and_from_5_s_on_no_bound_is_over_twice_
     *bounds, last = REGISTRY._names_to_collectors[name]._upper_bounds  # type: ignore[attr-defined]
     assert (bounds[-1], last) == (LONGEST_BUDGET_S, float("inf"))
     assert all(higher <= 2 * lower for lower, higher in pairwise(bounds) if lower >= 5)
+
+
+def stages(outcome: str) -> float:
+    return REGISTRY.get_sample_value("hedgerow_stage_seconds_count", {"stage": "llm", "outcome": outcome}) or 0
+
+
+@pytest.mark.paused
+async def test_the_stages_of_a_request_that_ends_with_an_error_are_counted_as_those_of_an_answer_are():
+    before = stages("failed"), stages("ok")
+    with pytest.raises(Unavailable):
+        await Scene(small=ScriptedLlm(Unavailable("gone")), large=ScriptedLlm(Unavailable("gone"))).final()
+    assert (stages("failed"), stages("ok")) == (before[0] + 1, before[1])
+    await Scene(small=ScriptedLlm(finish("Paris.")), large=ScriptedLlm()).final()
+    assert (stages("failed"), stages("ok")) == (before[0] + 1, before[1] + 1)
 
 
 def test_a_time_is_named_at_the_highest_percentile_it_is_beyond():
