@@ -87,7 +87,7 @@ async def test_a_message_has_room_for_a_window_then_for_the_largest_and_then_for
 async def test_the_bytes_of_a_message_count_as_its_tenants_work() -> None:
     scene = Scene()
     await scene.arrival("a").one(soon)
-    scene.admission.spend(Tenant("idle", False, 1.0, scene.allowance, 0), CALL_S + len(MESSAGE) * READ_S)
+    scene.admission.spend(Tenant("idle", allowance=scene.allowance), CALL_S + len(MESSAGE) * READ_S)
     assert [scene.work.share(name) for name in ("a", "idle")] == [pytest.approx(1)] * 2
 
 

@@ -107,7 +107,7 @@ async def test_the_bytes_of_a_body_count_as_its_tenants_work_whatever_they_are()
     await (await scene.send("b", 1_000, 1_000)).end()
     for _ in range(2):
         await (await scene.send("c", 1_000, 500)).end()
-    scene.admission.spend(Tenant("idle", False, 1.0, scene.allowance, 0), CALL_S + 1_000 * READ_S)
+    scene.admission.spend(Tenant("idle", allowance=scene.allowance), CALL_S + 1_000 * READ_S)
     shares = [scene.work.share(name) for name in ("a", "b", "idle")]
     assert shares == [pytest.approx(shares[0])] * 3
     assert scene.work.share("c") > shares[0]
