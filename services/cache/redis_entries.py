@@ -29,6 +29,7 @@ from services.cache.redis_scripts import (
 from services.cache.store import Used
 from services.cache.tombstones import Removal
 from services.cache.vector_bytes import unpacked
+from services.runtime.shared_state import is_refused
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -45,7 +46,6 @@ _USED = 3 * 500  # keys, times and counts sent to Redis at a time
 _SHARE = 0.8  # of Redis' memory for the entries: the rest is for the stream, tombstones, and what else is there
 _OVERHEAD_BYTES = 2_048  # of an entry in Redis: its hash, and what finds it
 _SOON_MS = 60_000  # clocks differ a little: what ends in Redis so soon has ended
-_REFUSALS = ("WRONGTYPE", "OOM", "MISCONF", "NOREPLICAS")  # codes of errors
 _OPERATIONS = ("put", "delete", "delete_tenant")
 _FIELDS = ("tenant", "partition", "asked", "answer", "expires_at_ms", "used_at_ms", "embedded_by", "embedding")
 
@@ -277,17 +277,6 @@ def _sequence(reply: Any) -> int:
         return int(reply)
     except ValueError:
         raise ResponseError(f"{SEQUENCE} is no number") from None
-
-
-def is_refused(reply: object) -> bool:
-    """Whether Redis refused a command, and still answers others: what has the name of its key is no entry of ours, or
-    writes have no room, no disk or no replica. Raises an error of any other kind."""
-    if not isinstance(reply, Exception):
-        return False
-    said = f"{getattr(reply, 'status_code', '')} {reply}"  # the client takes the code of some errors out of their text
-    if not any(code in said for code in _REFUSALS):
-        raise reply
-    return True
 
 
 def _size(values: tuple[object, ...]) -> int:

@@ -5,9 +5,11 @@ change stream a change names the one before it, so a follower sees a gap at once
 the numbers of a Redis that lost its data are not used again.
 
 A removal leaves a tombstone with its sequence number, as in `tombstones`. A put brings its epoch; a later tombstone
-is a conflict, and so is an epoch below the watermark, that of the last tombstone given up or of the beginning.
+is a conflict, and so is an epoch below the watermark, that of the last tombstone given up or of the beginning. An epoch
+above the last number is a conflict, too: it is of a Redis before this one, whose clock was ahead.
 
-The sequence number is written first: a Redis that has no room left refuses that, and then nothing was done.
+The sequence number is written first: a Redis that has no room left refuses that, and then nothing was done. A removal
+and a verdict begin with a deletion, which such a Redis permits, and after it the other changes of the script.
 
 Redis' own eviction knows no tenants, so it must not come to that: a put that makes the entries too large makes room as
 `fair_lru` does, by bytes, in the order of `greedy_dual`. The stream does not report that: what replicas hold in memory
@@ -145,7 +147,7 @@ PUT = (
     _COMMON
     + f"""
 local key, tenant, epoch, entry = ARGV[2], ARGV[3], tonumber(ARGV[4]), '{ENTRY}' .. ARGV[2]
-begin()
+if epoch > tonumber(begin()) then return {{'0', 0}} end
 for _, member in ipairs({{'k:' .. key, 't:' .. tenant, 'k:' .. key .. ':' .. tenant}}) do
   if tonumber(redis.call('ZSCORE', '{TOMBSTONES}', member) or '0') > epoch then return {{'0', 0}} end
 end
@@ -187,6 +189,7 @@ TIGHTEN = (
 local key, least, entry = ARGV[2], ARGV[4], '{ENTRY}' .. ARGV[2]
 if redis.call('HGET', entry, 'tenant') ~= ARGV[3] then return {{'0', 0}} end
 if tonumber(redis.call('HGET', entry, 'least_score') or '0') >= tonumber(least) then return {{begin(), 1}} end
+redis.call('HDEL', entry, '')
 local sequence = announce('put', key, ARGV[3], 1, ARGV[1])
 redis.call('HSET', entry, 'least_score', least)
 return {{sequence, 1}}
@@ -201,8 +204,8 @@ DELETE = (
 local key, entry = ARGV[2], '{ENTRY}' .. ARGV[2]
 local owner, tenant, entries = ARGV[3], redis.call('HGET', entry, 'tenant'), redis.call('EXISTS', entry)
 if owner ~= '' and tenant and tenant ~= owner then return {{'0', 0}} end
-local sequence = announce('delete', key, owner, entries, ARGV[1])
 redis.call('UNLINK', entry)
+local sequence = announce('delete', key, owner, entries, ARGV[1])
 if tenant then lose(tenant, {{key}}) end
 bury(owner == '' and 'k:' .. key or 'k:' .. key .. ':' .. owner, sequence, ARGV[4])
 return {{sequence, entries}}
@@ -231,10 +234,11 @@ DELETE_TENANT = (
 local tenant, index = ARGV[2], '{TENANT}' .. ARGV[2]
 local keys, entries = redis.call('ZRANGE', index, 0, -1), 0
 for _, key in ipairs(keys) do entries = entries + redis.call('EXISTS', '{ENTRY}' .. key) end
-local sequence = announce('delete_tenant', '', tenant, entries, ARGV[1])
+redis.call('UNLINK', '{SIZES}' .. tenant)
 for _, key in ipairs(keys) do redis.call('UNLINK', '{ENTRY}' .. key) end
+local sequence = announce('delete_tenant', '', tenant, entries, ARGV[1])
 grow(tenant, 0 - (redis.call('ZSCORE', '{HELD}', tenant) or 0))
-redis.call('UNLINK', index, '{USED}' .. tenant, '{WORTH}' .. tenant, '{SIZES}' .. tenant)
+redis.call('UNLINK', index, '{USED}' .. tenant, '{WORTH}' .. tenant)
 redis.call('HDEL', '{CLOCK}', tenant)
 redis.call('SREM', '{TENANTS}', tenant)
 for _, made_by in ipairs(redis.call('ZRANGE', '{VERIFIED}', 0, -1)) do

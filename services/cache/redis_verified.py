@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from services.cache.redis_entries import is_refused
 from services.cache.redis_scripts import NOW_MS, TOMBSTONES, VERIFIED, WATERMARK
 from services.cache.semantic_match.record import SAMPLE_BYTES, SAMPLES, Record, SampleCounts
 from services.cache.semantic_match.records import RECORDS
 from services.cache.semantic_match.thresholds import Thresholds
 from services.cache.semantic_match.traffic import EVERYONE, Traffic
 from services.cache.snapshot import Ask
+from services.runtime.shared_state import is_refused
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis

@@ -51,6 +51,7 @@ RedisUrl = Annotated[
 PREFIX = "hedgerow:"  # of every key
 _ASK_EVERY_S = 0.2
 _OTHER_REPLIES = ("protocol", "decode_responses")  # options of a URL that change the replies of Redis' client
+_REFUSALS = ("WRONGTYPE", "OOM", "MISCONF", "NOREPLICAS")  # codes of errors
 _log = logging.getLogger(__name__)
 
 
@@ -176,6 +177,17 @@ class SharedState:
         if was_up:
             for listener in self._losses:
                 listener()
+
+
+def is_refused(reply: object) -> bool:
+    """Whether a reply of a pipeline is an error of one command, and Redis answers others: what has the name of its key
+    is no value of ours, or writes have no room, no disk or no replica. Raises an error of any other kind."""
+    if not isinstance(reply, Exception):
+        return False
+    said = f"{getattr(reply, 'status_code', '')} {reply}"  # the client takes the code of some errors out of their text
+    if not any(code in said for code in _REFUSALS):
+        raise reply
+    return True
 
 
 async def _ping(client: Redis) -> None:

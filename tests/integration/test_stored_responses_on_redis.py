@@ -96,6 +96,20 @@ async def test_a_full_tenant_loses_its_least_recently_used_response(redis: Redis
     assert [await store.get(ACME, each) is not None for each in "13456"] == [True] * 4 + [False]
 
 
+async def test_a_redis_whose_clock_goes_back_loses_the_least_recently_used_response(
+    redis: RedisProcess, state: SharedState
+) -> None:
+    store = RedisResponses(state, 60_000, 35 * KB)
+    for each in "123":
+        await store.put(ACME, each, b"x" * 10 * KB)
+    async with redis.client() as client:  # as after a failover to a machine whose clock is an hour behind
+        for used in await client.zrange("hedgerow:responses:{acme}:used", 0, -1):
+            await client.zincrby("hedgerow:responses:{acme}:used", 3_600e6, used)
+    assert await store.get(ACME, "1")
+    assert await store.put(ACME, "4", b"x" * 10 * KB)
+    assert [await store.get(ACME, each) is not None for each in "1234"] == [True, False, True, True]
+
+
 async def test_an_expired_response_makes_room_and_leaves_nothing(redis: RedisProcess, state: SharedState) -> None:
     store = RedisResponses(state, 50, 35 * KB)
     for each in "123":
@@ -150,6 +164,26 @@ async def test_one_call_evicts_a_limited_number_of_responses(redis: RedisProcess
     assert await lasting.get(ACME, "large") == large
     async with redis.client() as client:
         assert int(await client.hget("hedgerow:responses:{acme}:bytes", "")) <= 500 * KB
+
+
+async def test_a_redis_without_room_takes_no_response_and_gives_those_it_has(
+    redis: RedisProcess, state: SharedState
+) -> None:
+    store, losses = RedisResponses(state, 60_000, 100_000 * KB), list[None]()
+    await store.put(ACME, "1", b"x" * KB)
+    await store.put(UMBRA, "1", b"y")
+    state.on_loss(lambda: losses.append(None))
+    async with redis.client() as client:
+        await client.config_set("maxmemory", 1)
+        for each in "123":
+            with pytest.raises(StoreUnavailable, match="Redis refuses changes"):
+                await store.put(ACME, each, b"x" * 100 * KB)
+        assert [await client.strlen(key) < 2 * KB for key in await client.keys(f"*:{{acme}}:{'?' * 64}")] == [True]
+        assert await store.get(ACME, "1") == b"x" * KB
+        assert await store.delete(UMBRA, "1")
+        await client.config_set("maxmemory", 0)
+    assert await store.put(ACME, "2", b"x" * 100 * KB)
+    assert losses == []
 
 
 async def test_quotas_have_a_connection_of_their_own(redis: RedisProcess) -> None:

@@ -17,10 +17,12 @@ _BUCKETS = """
 local time = redis.call('TIME')
 local now = time[1] + time[2] / 1e6
 
--- The level of a bucket now. It has filled at its old rate, up to the new burst; the rest is lost.
+-- The level of a bucket now. It has filled at its old rate, up to the new burst; the rest is lost. A Redis whose clock
+-- is behind, as after a failover, counts from now on.
 local function level(bucket, burst)
   local had = redis.call('HMGET', KEYS[1], bucket .. '_level', bucket .. '_at', bucket .. '_rate')
   if not had[1] then return burst end
+  if had[2] + 0 > now then redis.call('HSET', KEYS[1], bucket .. '_at', now) end
   return math.min(had[1] + math.max(0, now - had[2]) * had[3], burst)
 end
 
@@ -56,6 +58,10 @@ local function refused(quota, wait_s, left)
 end
 
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
+-- Leases by a clock that was ahead of this one end as if they began now.
+for _, ahead in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], string.format('(%.17g', now + lease_s), '+inf')) do
+  redis.call('ZADD', KEYS[2], now + lease_s, ahead)
+end
 local running = redis.call('ZCARD', KEYS[2])
 if slots > 0 and running + wanted > slots then return refused('concurrency', 0, running) end
 local requests, left = 0, 0

@@ -94,9 +94,10 @@ class Invalidations:
         self._last_key = -_NEVER  # when a removal by key was heard last
         self._epoch = 0
 
-    def began(self) -> None:
-        """Record that removals are followed from now on."""
-        self._complete_since = self._clock()
+    def began(self, epoch: int = 0) -> None:
+        """Record that removals are followed from now on. `epoch`: the cache's, which may be below earlier ones: the
+        numbers of a Redis that lost its data begin at the time of its clock."""
+        self._complete_since, self._epoch = self._clock(), epoch
 
     def ended(self) -> None:
         """Removals may be missed from now on."""

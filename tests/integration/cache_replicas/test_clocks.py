@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from services.cache.answers import Verdict
+from services.cache.errors import Conflict
 from services.cache.redis_entries import Put, RedisEntries
 from services.cache.redis_scripts import ENTRY, USED
 from services.cache.tombstones import Removal
@@ -47,6 +48,13 @@ async def test_entries_lost_to_a_clock_jump_are_found_in_redis_when_the_clock_is
         await until(lambda: one.memory.overflowed)
         found = await one.look_up(CAPITAL)
         assert (found.verdict, found.entry and found.entry.answer) == (Verdict.EXACT, b"Paris")
+
+
+async def test_an_answer_that_began_with_a_redis_whose_clock_was_ahead_is_not_stored(redis: RedisProcess) -> None:
+    async with replica(redis.url) as one:
+        with pytest.raises(Conflict):
+            await one.keep(CAPITAL, b"Paris", epoch=one.answers.epoch + _HOUR_MS * 1_000)
+        assert await one.keep(CAPITAL, b"Paris", epoch=one.answers.epoch)
 
 
 async def test_an_entry_that_ends_soon_or_has_ended_is_not_missed(redis: RedisProcess) -> None:

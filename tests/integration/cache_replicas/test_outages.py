@@ -15,6 +15,7 @@ from services.cache.redis_scripts import CHANGES, ENTRY, SEQUENCE
 from tests.integration.cache_replicas.replicas import (
     CAPITAL,
     OTHER,
+    REWORDED,
     THEIRS,
     Replica,
     agreed,
@@ -177,13 +178,10 @@ async def test_a_gap_in_the_stream_forces_a_snapshot(
     assert [each.memory.stats.snapshots for each in pair] == [2, 2]
 
 
-@pytest.mark.parametrize(("limit", "value"), [("min-replicas-to-write", 1), ("maxmemory", 1)])
-async def test_a_redis_that_refuses_writes_is_there_for_everything_else(
-    redis: RedisProcess, client: Any, limit: str, value: int
-) -> None:
+async def test_a_redis_that_refuses_writes_is_there_for_everything_else(redis: RedisProcess, client: Any) -> None:
     async with replica(redis.url) as one:
         await one.keep(CAPITAL, b"Paris")
-        await client.config_set(limit, value)
+        await client.config_set("min-replicas-to-write", 1)
         with one.memory.watchers.watch() as watch:
             heard = asyncio.ensure_future(anext(watch))
             assert not await one.keep(OTHER, b"a thing")
@@ -192,9 +190,24 @@ async def test_a_redis_that_refuses_writes_is_there_for_everything_else(
             one.answers.sweep()
             found = await one.look_up(CAPITAL)
             assert (found.verdict, found.local) == (Verdict.EXACT, False)
-            await client.config_set(limit, 0)
+            await client.config_set("min-replicas-to-write", 0)
             assert await one.remove(CAPITAL) == 1
             assert (await heard).key == CAPITAL.key
+
+
+async def test_a_redis_without_room_stores_nothing_and_removes_and_tightens(
+    redis: RedisProcess, pair: tuple[Replica, Replica], client: Any
+) -> None:
+    a, b = pair
+    for question in (CAPITAL, OTHER, THEIRS):
+        await a.keep(question, b"an answer")
+    await client.config_set("maxmemory", 1)
+    assert not await a.keep(REWORDED, b"more")
+    assert await a.store.tighten(OTHER.key, OTHER.tenant, 0.99)
+    assert await a.remove(CAPITAL) == 1
+    assert await a.remove_tenant(THEIRS.tenant) == 1
+    assert await agreed(redis, a, b) == {OTHER.key: b"an answer"}
+    assert [each.least_score for each in b.memory.entries] == [0.99]
 
 
 async def test_a_redis_with_an_invalid_sequence_number_counts_as_away(redis: RedisProcess, client: Any) -> None:

@@ -15,13 +15,14 @@ from services.cache import snapshot
 from services.cache.entries import Entries
 from services.cache.follower import Follower
 from services.cache.memory import Memory
-from services.cache.redis_entries import Put, RedisEntries, Stored, is_refused
+from services.cache.redis_entries import Put, RedisEntries, Stored
 from services.cache.redis_scripts import ENTRY
 from services.cache.redis_verified import RedisVerified
 from services.cache.semantic_match.thresholds import Thresholds
 from services.cache.tombstones import Removal
 from services.cache.vectors import VectorIndex
 from services.cache.watch import Watchers
+from services.runtime.shared_state import is_refused
 from tests.integration.cache_replicas.replicas import entry, now_ms, replica, up_to_date
 from tests.redis import RedisProcess
 from tests.unit.cache.conftest import DIMENSION, BagOfWords, identity

@@ -115,6 +115,25 @@ async def test_a_full_redis_goes_on_to_share_quotas(redis: RedisProcess, parts: 
     await until(lambda: admits(other, allowance))
 
 
+async def test_a_redis_whose_clock_goes_back_fills_buckets_and_frees_the_slots_of_a_gateway_that_is_gone(
+    redis: RedisProcess,
+):
+    allowance = Allowance(requests_per_s=2, requests_burst=1, concurrency=2)
+    async with taking_part(redis, lease_s=_LEASE_S) as doomed, taking_part(redis) as other, redis.client() as client:
+        await until(lambda: admits(doomed, allowance))
+        await until(lambda: admits(doomed, allowance))
+        doomed.running.cancel()
+        await asyncio.wait({doomed.running})
+        # As after a failover to a machine whose clock is an hour behind.
+        await client.hincrbyfloat("hedgerow:quota:{acme}", "requests_at", 3_600)
+        for lease in await client.zrange("hedgerow:quota:{acme}:leases", 0, -1):
+            await client.zincrby("hedgerow:quota:{acme}:leases", 3_600, lease)
+        for key in await client.keys("*"):
+            await client.pexpire(key, 3_600_000)
+        assert isinstance(await other.tries(allowance), QuotaExceeded)
+        await until(lambda: admits(other, allowance))
+
+
 async def _is_renewed(client: Any, request_id: bytes, until_s: float) -> bool:
     return (await client.zscore("hedgerow:quota:{acme}:leases", request_id)) > until_s
 

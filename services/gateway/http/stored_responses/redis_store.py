@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import os
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from services.gateway.http.stored_responses.store import Owner, StoreUnavailable
 from services.runtime.aside import aside
-from services.runtime.shared_state import PREFIX, SharedState, SharedStateLost
+from services.runtime.line_limit import LineLimit
+from services.runtime.shared_state import PREFIX, SharedState, SharedStateLost, is_refused
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -23,13 +25,13 @@ if TYPE_CHECKING:
 _NONCE_BYTES = 12
 _CALLS = 32  # at once; each has a connection of its own, and a client without one more takes Redis for lost
 _TRANSFER_S = 1.0  # for responses of megabytes, beside the time that Redis has for any answer
+_log = logging.getLogger(__name__)
 
 _INDEX = """
 local time = redis.call('TIME')
 local now = time[1] * 1e6 + time[2]
 
-local function forget(name)
-  local gone = redis.call('DEL', KEYS[4] .. name)
+local function unlist(name)
   redis.call('ZREM', KEYS[1], name)
   redis.call('ZREM', KEYS[2], name)
   local size = redis.call('HGET', KEYS[3], name)
@@ -37,7 +39,17 @@ local function forget(name)
     redis.call('HINCRBY', KEYS[3], '', -tonumber(size))
     redis.call('HDEL', KEYS[3], name)
   end
+end
+
+local function forget(name)
+  local gone = redis.call('DEL', KEYS[4] .. name)
+  unlist(name)
   return gone
+end
+
+-- The time of a use: the latest one, also where this Redis' clock is behind that of a Redis before it.
+local function next_use()
+  return math.max(now, (redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')[2] or 0) + 1)
 end
 
 -- Whether there are still more bytes than `most`.
@@ -58,12 +70,13 @@ _PUT = (
     _INDEX
     + """
 local name, data, ttl, most = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+-- First: a Redis whose memory is full refuses this, and after any other change would permit it.
+redis.call('SET', KEYS[4] .. name, data, 'PX', ttl)
 -- Redis may have evicted some of the index.
 if redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[3]) < 3 then redis.call('DEL', KEYS[1], KEYS[2], KEYS[3]) end
+unlist(name)
 for _, expired in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'LIMIT', 0, 200)) do forget(expired) end
-forget(name)
-redis.call('SET', KEYS[4] .. name, data, 'PX', ttl)
-redis.call('ZADD', KEYS[1], now, name)
+redis.call('ZADD', KEYS[1], next_use(), name)
 redis.call('ZADD', KEYS[2], now + ttl * 1000, name)
 redis.call('HSET', KEYS[3], name, #data)
 redis.call('HINCRBY', KEYS[3], '', #data)
@@ -86,7 +99,7 @@ _GET = (
     _INDEX
     + """
 local data = redis.call('GET', KEYS[4] .. ARGV[1])
-if data then redis.call('ZADD', KEYS[1], 'XX', now, ARGV[1]) end
+if data then redis.pcall('ZADD', KEYS[1], 'XX', next_use(), ARGV[1]) end  -- a Redis without room refuses this
 return data
 """
 )
@@ -100,7 +113,7 @@ class RedisResponses:
 
     def __init__(self, state: SharedState, ttl_ms: int, tenant_bytes: int):
         self._state, self._ttl_ms, self._tenant_bytes = state, ttl_ms, tenant_bytes
-        self._slots = asyncio.Semaphore(_CALLS)
+        self._slots, self._lines = asyncio.Semaphore(_CALLS), LineLimit()
 
     async def put(self, owner: Owner, response_id: str, data: bytes) -> bool:
         name = owner.name(response_id)
@@ -129,13 +142,22 @@ class RedisResponses:
         own = f"{PREFIX}responses:{{{owner.tenant}}}:"  # in one slot of a cluster
 
         async def call(client: Redis) -> Any:
-            return await client.eval(script, 4, f"{own}used", f"{own}ends", f"{own}bytes", own, *given)
+            pipeline: Any = client.pipeline(transaction=False)
+            pipeline.eval(script, 4, f"{own}used", f"{own}ends", f"{own}bytes", own, *given)
+            [reply] = await pipeline.execute(raise_on_error=False)
+            is_refused(reply)
+            return reply
 
         try:
             async with self._slots:
-                return await self._state.follow(call, _TRANSFER_S)
+                reply = await self._state.follow(call, _TRANSFER_S)
         except SharedStateLost as lost:
             raise StoreUnavailable(f"stored responses: {lost}", retry_delay_s=1.0) from None
+        if isinstance(reply, Exception):
+            if (left_out := self._lines.take()) is not None:
+                _log.warning("Redis refused a response, and %d before since the last line: %s", left_out, reply)
+            raise StoreUnavailable("stored responses: Redis refuses changes", retry_delay_s=1.0)
+        return reply
 
 
 def seal(response_id: str, name: str, data: bytes) -> bytes:

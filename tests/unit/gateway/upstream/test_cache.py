@@ -24,6 +24,17 @@ def test_a_removal_overtakes_what_was_begun_before_it_and_nothing_later(removals
     assert not removals.overtook(Known(begun.at, 1, "l"), "a")
 
 
+def test_the_epochs_of_a_cache_that_begins_again_may_be_lower(removals):
+    removals.learn(9)
+    removals.learn(7)
+    assert removals.known().epoch == 9
+    removals.ended()
+    removals.began(5)
+    assert removals.known().epoch == 5
+    removals.learn(6)
+    assert removals.known().epoch == 6
+
+
 def test_an_answer_without_a_key_is_overtaken_by_any_removal_by_key(removals, clock):
     begun = removals.known()
     removals.record("key", "k")

@@ -111,7 +111,7 @@ class L1Cache:
             case "tenant":
                 self.remove_tenant(removal.tenant)
             case None:
-                self.watch_began()
+                self.watch_began(removal.epoch)
 
     async def run(self) -> None:
         """Drop expired answers, also those that no caller asks for. Runs until cancelled."""
@@ -126,9 +126,9 @@ class L1Cache:
             for copy in self._ends.pop(second):
                 self._drop(copy)
 
-    def watch_began(self) -> None:
-        """The stream of invalidations is open from now on."""
-        self.removals.began()
+    def watch_began(self, epoch: int = 0) -> None:
+        """The stream of invalidations is open from now on. `epoch`: the cache's."""
+        self.removals.began(epoch)
 
     def watch_ended(self) -> None:
         """Invalidations may have been missed: drop all copies."""
