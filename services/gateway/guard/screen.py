@@ -4,6 +4,9 @@ The released text is the same as for the complete text, wherever it was cut into
 end of a sentence: the text of a private key is held until its end, and after a sentence as much is held as a denied
 phrase or pattern may span. Where no sentence ends for long, text leaves at a blank.
 
+Where something else follows, such as a call between two texts, all of the text leaves before it. Of a finding that only
+the next text completes, the rest is hidden.
+
 A long text that is held is searched again only once an eighth more of it is there, so that all searches together take
 time in proportion to its length, whatever its chunks. Where neither a sentence ends nor a blank comes, rules and
 phrases continue where they stopped, so that the last search is no longer than the others.
@@ -13,7 +16,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Generator, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from hedgerow._sentences import SentenceSplitter
@@ -28,6 +31,7 @@ from services.runtime.security.private_data import Finding, Names, Rule, find, m
 _BEHIND = 64  # characters that rules look back at
 _MOST_HELD = 4_000  # characters without a sentence's end
 _MARGIN = 1_000  # held of those: more than any rule, or anything denied, reaches over a blank
+_ONGOING = 256  # characters that have left in which a finding may begin that more text completes
 _SHORT = 256  # characters that are looked through again with each that comes
 _MORE = 8  # one part in so many of a long text that is held must be new before it is looked through again
 _MOST_NEW = 2_048  # characters that are new, at most, where rules go on where they were
@@ -61,6 +65,7 @@ class Screen:
     _length: int = 0  # of both
     _next: int = 0  # characters that must be held before the next look
     _from: int = 0  # where in it what is held begins
+    _since: int = 0  # where in it findings may begin that end in what is held
     _passed: int = 0  # characters released
     _searches: Sequence[IncrementalSearch] = ()  # of `rules` and `denied`, through a long held text
     _sentences: SentenceSplitter = field(default_factory=SentenceSplitter)
@@ -89,7 +94,7 @@ class Screen:
         return released
 
     def close(self) -> Released:
-        """The rest of the text."""
+        """The rest of the text, as far as it has come: more may follow."""
         self._join()
         return self._release(self._length, last=True)
 
@@ -107,8 +112,8 @@ class Screen:
     def _find_settled(self) -> None:
         """Find what no more text can change."""
         if not self._searches:
-            denied = (self.denied.search(self._from),) if self.denied else ()
-            self._searches = (IncrementalSearch(self.rules, self._from), *denied)
+            denied = (self.denied.search(self._since),) if self.denied else ()
+            self._searches = (IncrementalSearch(self.rules, self._since), *denied)
         for each in self._searches:
             each.look(self._text)
 
@@ -116,9 +121,13 @@ class Screen:
         """All findings in the held text, in order."""
         if self._searches:
             found, *denied = (each.find(self._text) for each in self._searches)
-            return merged((*merged(found), *chain(*denied)))
-        within = find(self._text, self.rules, self._from)
-        return merged((*within, *self.denied.find(self._text, self._from))) if self.denied else within
+            within = merged((*merged(found), *chain(*denied)))
+        else:
+            within = find(self._text, self.rules, self._since)
+            within = merged((*within, *self.denied.find(self._text, self._since))) if self.denied else within
+        if self._since == self._from:
+            return within
+        return [_beginning_at(self._from, each) for each in within if each.end > self._from]
 
     def _join(self) -> None:
         self._text, self._pieces = "".join((self._text, *self._pieces)), []
@@ -145,19 +154,26 @@ class Screen:
             open_end = each.end == len(self._text) and not last
             if each.prefix_start < limit and (each.end > limit or open_end):
                 limit = max(each.prefix_start, self._from)
+        if limit == self._from:
+            return NOTHING
         within = tuple(each for each in findings if each.start < limit)
         first = within[0].start if within else limit
         text = masked(self._text, within, self.names, self._from, limit)
         released = Released(text, within, limit - self._from, self._text[self._from : first])
-        self._pass(limit)
+        self._pass(limit, max(self._since, limit - _ONGOING) if last else limit)
         return released
 
-    def _pass(self, limit: int) -> None:
+    def _pass(self, limit: int, since: int) -> None:
         self._searches = ()
         self._passed += limit - self._from
-        kept = max(0, limit - _BEHIND)
-        self._text, self._from = self._text[kept:], limit - kept
+        kept = max(0, min(since, limit) - _BEHIND)
+        self._text, self._from, self._since = self._text[kept:], limit - kept, since - kept
         self._length = len(self._text)
+
+
+def _beginning_at(start: int, finding: Finding) -> Finding:
+    """The rest of a finding from `start` on, where it begins before."""
+    return replace(finding, start=max(start, finding.start), prefix_start=max(start, finding.prefix_start))
 
 
 class Late(Exception):

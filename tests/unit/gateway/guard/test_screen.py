@@ -43,6 +43,11 @@ def chunks(text: str, cuts: Sequence[int]) -> list[str]:
     return found
 
 
+def ends_with_finding(text: str) -> bool:
+    found = find(f"So: {text}", ALL)
+    return bool(found) and found[-1].end == len(f"So: {text}")
+
+
 def streamed(text: str, cuts: Sequence[int], what: Denied | None) -> list[str]:
     screen = Screen(ALL, what)
     return [*(screen.feed(chunk).text for chunk in chunks(text, cuts)), screen.close().text]
@@ -89,3 +94,25 @@ def test_a_private_key_is_held_to_its_end():
     assert screen.feed(f"It is:\n{KEY[:70]}").text == "It is:\n"
     assert screen.feed(f"{KEY[70:]} Bye. ").text == ""
     assert screen.close().text == "[secret 1] Bye. "
+
+
+@given(st.sampled_from([*filter(ends_with_finding, (*JOINED, *PRIVATE))]), CUTS)
+@example("4111 1111 1111 1111", [14])
+def test_a_finding_is_never_whole_where_something_stands_between_its_parts(private: str, cuts: list[int]):
+    screen, shown = Screen(ALL), []
+    for part in chunks(f"So: {private} is it. ", cuts):
+        shown += [screen.feed(part).text, screen.close().text]
+    assert private not in "".join(shown)
+
+
+def test_what_left_before_something_else_is_not_looked_at_for_ever():
+    screen = Screen(ALL)
+    shown = [screen.feed("Pay 4111 1111 ").text, screen.close().text, screen.feed("1111 1111 now. And ").text]
+    assert shown == ["", "Pay 4111 1111 ", "[card 1] now."]
+    assert screen.feed("4111 1111 1111 1111. So").text == " And [card 2]."
+
+
+def test_a_finding_that_has_left_masked_is_not_found_again():
+    screen = Screen(ALL)
+    shown = [screen.feed("Write to anna@example.com").text, screen.close().text, screen.feed(" today. ").text]
+    assert "".join((*shown, screen.close().text)) == "Write to [email 1] today. "

@@ -73,6 +73,20 @@ async def test_thoughts_are_looked_through_before_the_text():
     assert (final.reasoning, final.text) == ("[email 1] asks", "Hello.")
 
 
+async def test_thoughts_around_a_text_hold_no_finding_together():
+    thoughts = [llm_pb2.GenerateResponse(reasoning=each, tokens=1) for each in ("Pay 4111 1111 ", "1111 1111 now.")]
+    scene = guarded(None, thoughts[0], text("Well. "), thoughts[1], finish("Paid."), answer_personal="mask")
+    final = await scene.final()
+    assert (final.reasoning, final.text) == ("Pay 4111 1111 [card 1] now.", "Well. Paid.")
+
+
+async def test_texts_around_a_call_of_the_callers_tool_hold_no_finding_together():
+    call = llm_pb2.GenerateResponse(tool_calls=[chat_pb2.ToolCallDelta(id="a", name="clock", arguments="{}")])
+    scene = guarded(None, text("Write to anna@exa"), call, text("mple.com"), finish(), answer_personal="mask")
+    deltas, final = await streamed(scene)
+    assert "".join(deltas) == final.text == "Write to anna@exa[email 1]"
+
+
 async def test_log_probabilities_never_spell_what_is_hidden():
     tokens = [chat_pb2.TokenLogprob(token=each) for each in ("anna@example.com", ".")]
     spelled = llm_pb2.GenerateResponse(text="anna@example.com. So", tokens=2, logprobs=tokens)
