@@ -91,7 +91,8 @@ def _now_ms() -> int:
 async def _sweep(answers: Answers, settings: CacheSettings) -> None:
     while True:
         await asyncio.sleep(settings.sweep_interval_ms / 1000)
-        answers.sweep()
+        while answers.sweep():
+            await asyncio.sleep(0)
 
 
 SERVICE = serve.Service("cache", CacheSettings, [_CACHE, _COLLECTION, _TOOL], assemble)

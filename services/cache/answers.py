@@ -230,12 +230,15 @@ class Answers:
         """Remove an entry, or all of a tenant, for good when this returns. Returns how many there were."""
         return await self._store.remove(removal)
 
-    def sweep(self) -> None:
-        """Remove what was kept long enough, and write down what was used since the last sweep."""
+    def sweep(self) -> bool:
+        """Remove what was kept long enough, and write down what was used since the last sweep. Returns whether there is
+        more to remove: one call takes a limited number of entries."""
         self.embedder.sweep()
-        gone = self._memory.expire(self._now_ms())
+        now_ms = self._now_ms()
+        gone = self._memory.expire(now_ms)
         used, self._used = self._used, Counter()
         self._store.sweep([(entry, times) for key, times in used.items() if (entry := self.entries.held(key))], gone)
+        return self.entries.overdue(now_ms)
 
     def close(self) -> None:
         """End the threads. Nothing may be asked of the cache any more."""

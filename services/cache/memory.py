@@ -168,13 +168,13 @@ class Memory:
         return len(gone)
 
     def expire(self, now_ms: int) -> list[Entry]:
-        """Retire what has lapsed, and let go of what was kept long enough after that, which is returned.
+        """Let go of what was kept long enough after its time, which is returned.
 
-        Lapsed entries leave the index: there they would only hide others.
+        Lapsed entries leave the index: there they would only hide others. Watchers know when their copies end.
         """
         lapsed, gone = self.entries.expire(now_ms)
         self.stats.expirations += len(gone)
-        self._retire(lapsed)
+        self._drop(lapsed)
         return gone
 
     def may_be_near(self, question: KeyedQuestion) -> bool:

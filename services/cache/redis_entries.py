@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -42,6 +43,7 @@ _MAX_CHANGES = 10_000  # in the stream; a replica that is further behind loads a
 _MAX_TOMBSTONES = 100_000
 _PRUNED = 10  # tenants at a time
 _THINNED = 1_000  # entries at a time
+_STEP_BYTES = 1024 * 1024  # of entries that are decrypted in one step of the event loop: a millisecond
 _USED = 3 * 500  # keys, times and counts sent to Redis at a time
 _SHARE = 0.8  # of Redis' memory for the entries: the rest is for the stream, tombstones, and what else is there
 _OVERHEAD_BYTES = 2_048  # of an entry in Redis: its hash, and what finds it
@@ -175,7 +177,14 @@ class RedisEntries:
         for key in keys:
             pipeline.hmget(ENTRY + key, (*_FIELDS, "least_score", "uses"))
         rows = await pipeline.execute(raise_on_error=False)
-        return [None if is_refused(reply) else self._entry(key, reply) for key, reply in zip(keys, rows, strict=True)]
+        entries, step_bytes = list[Stored | None](), 0
+        for key, reply in zip(keys, rows, strict=True):
+            entries.append(entry := None if is_refused(reply) else self._entry(key, reply))
+            step_bytes += entry[0].size if entry else 0
+            if step_bytes > _STEP_BYTES:
+                step_bytes = 0
+                await asyncio.sleep(0)
+        return entries
 
     async def _measure(self, client: Redis) -> None:
         memory = await client.info("memory")

@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from services.cache.answers import Verdict
+from services.cache.entries import Entry
 from services.cache.errors import Conflict, EmbeddingTooLate
 from services.cache.keyed_question import KeyedQuestion
 from services.cache.tombstones import Removal
@@ -175,16 +176,17 @@ async def test_a_stale_answer_goes_with_its_tenant_and_when_room_is_needed(open_
     assert (await look_up(bench, identity("one more thing", tenant="globex"))).stale is None
 
 
-async def test_watchers_are_notified_once_of_an_expired_entry(open_cache: OpenCache) -> None:
-    bench = open_cache(stale_ms=50)
+async def test_however_many_entries_expire_at_once_no_watch_ends_and_no_sweep_is_long(open_cache: OpenCache) -> None:
+    bench, count = open_cache(stale_ms=50, watch_queue=10, max_entries=2_000), 1_200
+    for number in range(count):
+        bench.answers.entries.put(Entry(f"{number}", "acme", b"", b"why?", b"", bench.clock.ms + 100, bench.clock.ms))
     with bench.answers.watchers.watch() as removals:
-        await store(bench, CAPITAL, ttl_ms=100)
-        for _ in range(3):
-            bench.clock.ms += 50
-            bench.answers.sweep()
+        for _ in range(2):
+            bench.clock.ms += 100
+            assert [bench.answers.sweep() for _ in range(3)] == [True, True, False]
         bench.answers.watchers.close()
-        assert [removal async for removal in removals] == [Removal(key=CAPITAL.key)]
-    assert bench.answers.stats.expirations == 1
+        assert [removal async for removal in removals] == []
+    assert (bench.answers.stats.expirations, len(bench.answers.entries)) == (count, 0)
 
 
 async def test_an_evicted_entry_is_gone_from_the_index_too(open_cache: OpenCache) -> None:
@@ -217,7 +219,7 @@ async def test_removing_a_tenant_leaves_the_others(open_cache: OpenCache) -> Non
 
 async def test_watchers_get_every_removal_of_what_may_no_longer_be_served(open_cache: OpenCache) -> None:
     bench = open_cache(max_entries=2)
-    replaced, evicted, removed, expired = (identity(text) for text in ("one", "two", "three", "four"))
+    replaced, evicted, removed = (identity(text) for text in ("one", "two", "three"))
     with bench.answers.watchers.watch() as removals:
         await store(bench, replaced)
         await store(bench, replaced)
@@ -225,13 +227,10 @@ async def test_watchers_get_every_removal_of_what_may_no_longer_be_served(open_c
         await look_up(bench, replaced)
         await store(bench, removed)
         await bench.answers.remove(Removal(key=removed.key))
-        await store(bench, expired, ttl_ms=1)
-        bench.clock.ms += 1
-        bench.answers.sweep()
         await bench.answers.remove(Removal(tenant="acme"))
         bench.answers.watchers.close()
         received = [removal async for removal in removals]
-    keys = [Removal(key=question.key) for question in (replaced, evicted, removed, expired)]
+    keys = [Removal(key=question.key) for question in (replaced, evicted, removed)]
     assert received == [*keys, Removal(tenant="acme")]
 
 

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
+
 from services.cache.entries import Entries
 from services.cache.memory import Memory
 from services.cache.redis_entries import RedisEntries, Written
@@ -50,6 +52,35 @@ async def test_a_redis_that_does_not_say_its_limit_has_none() -> None:
     redis = RedisEntries("engine", 0, lambda: 0)
     assert await redis.begin(Silent()) == 7  # type: ignore[arg-type]
     assert redis.max_bytes == 0
+
+
+@pytest.mark.parametrize(("answer_bytes", "turns"), [(500_000, range(8, 12)), (1_000, range(2))])
+async def test_other_calls_go_on_while_a_page_of_large_entries_is_decrypted(answer_bytes: int, turns: range) -> None:
+    row = [b"acme", b"p", b"what", b"x" * answer_bytes, b"9", b"0", b"engine", b"", None, b"1"]
+
+    class OnePage:
+        def pipeline(self, transaction: bool) -> OnePage:
+            return self
+
+        def hmget(self, name: str, fields: object) -> None:
+            pass
+
+        async def execute(self, raise_on_error: bool) -> list[list[bytes | None]]:
+            return [row] * 32
+
+    went_on = 0
+
+    async def other() -> None:
+        nonlocal went_on
+        while True:
+            await asyncio.sleep(0)
+            went_on += 1
+
+    beside = asyncio.create_task(other())
+    page = await RedisEntries("engine", 0, lambda: 0).read(OnePage(), [f"{key}" for key in range(32)])  # type: ignore[arg-type]
+    beside.cancel()
+    assert len([each for each in page if each]) == 32
+    assert went_on in turns
 
 
 def test_the_first_read_of_redis_goes_at_once_and_later_ones_together() -> None:
