@@ -131,13 +131,7 @@ def with_token_limit(request: pb.GenerateRequest, tenant: Tenant) -> tuple[pb.Ge
     return shorter, TokenLimit(most, asked)
 
 
-def budget_of(
-    request: pb.GenerateRequest,
-    tenant: Tenant,
-    settings: GatewaySettings,
-    deadline: Deadline,
-    tokens: TokenLimit = TokenLimit(),  # noqa: B008  # it is frozen
-) -> Budget:
+def budget_of(request: pb.GenerateRequest, tenant: Tenant, settings: GatewaySettings, deadline: Deadline) -> Budget:
     """The smallest of the request's budget, or the one that is usual where it names none, of the tenant's cap, of the
     gateway's, and of the time that the caller waits. Of equal ones the first limits. Raises `BudgetSpent`."""
     asked = request.budget_ms if request.HasField("budget_ms") else 0
@@ -153,8 +147,8 @@ def budget_of(
     if left_ms <= 0:
         raise BudgetSpent(f"deadline: {settings.finish_reserve_ms:.0f} ms or more, got less")
     if left_ms < ms:
-        return Budget(left_ms, By.REQUEST, asked, reported=False, tokens=tokens)
-    return Budget(ms, by, asked, tokens=tokens)
+        return Budget(left_ms, By.REQUEST, asked, reported=False)
+    return Budget(ms, by, asked)
 
 
 def omits(request: pb.GenerateRequest, tenant: Tenant, *, by_default: bool) -> bool:

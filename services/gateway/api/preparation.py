@@ -112,24 +112,29 @@ class Preparation:
         checked = CheckedRequest(question, tenant, budget, Deadline.after(budget.ms / 1000))
         return await (await self.answer(await self.admit(checked, span, TURN), span, on_slot=lambda: None)).give()
 
-    def check(self, request: pb.GenerateRequest, tenant: Tenant, deadline: Deadline) -> CheckedRequest:
-        """Raises `InvalidInput`, `ModelUnknown`, `FieldDenied` or `BudgetSpent`."""
+    async def checked(self, request: pb.GenerateRequest, tenant: Tenant, deadline: Deadline) -> CheckedRequest:
+        """Check a request, beside the event loop where it is large: that is a part of its budget. Raises
+        `InvalidInput`, `ModelUnknown`, `FieldDenied`, `BudgetSpent` or `TooLate`."""
+        budget = budget_of(request, tenant, self._settings, deadline)
+        until = Deadline.after(budget.ms / 1000)
+        return await self.aside(request, tenant, partial(self._check, request, tenant, budget, until), until)
+
+    def _check(self, request: pb.GenerateRequest, tenant: Tenant, budget: Budget, until: Deadline) -> CheckedRequest:
         request, tokens = with_token_limit(request, tenant)
         question = validate(request, self._settings, self._media)
         check_for_tenant(request, tenant, self._settings)
         _ = question.unshared  # which looks at every message: here it is beside the event loop, where they are many
-        budget = budget_of(request, tenant, self._settings, deadline, tokens)
-        return CheckedRequest(question, tenant, budget, Deadline.after(budget.ms / 1000))
+        return CheckedRequest(question, tenant, replace(budget, tokens=tokens), until)
 
-    async def checked(self, request: pb.GenerateRequest, tenant: Tenant, deadline: Deadline) -> CheckedRequest:
-        """`check`, beside the event loop where the request is large."""
-        return await self.aside(request, tenant, partial(self.check, request, tenant, deadline))
-
-    async def aside(self, request: pb.GenerateRequest, tenant: Tenant, work: Callable[[], T]) -> T:
-        """The result of `work`, which looks at all of a request, beside the event loop where the request is large."""
+    async def aside(
+        self, request: pb.GenerateRequest, tenant: Tenant, work: Callable[[], T], until: Deadline | None = None
+    ) -> T:
+        """The result of `work`, which looks at all of a request, beside the event loop where the request is large.
+        Raises `TooLate` for a large one that is not done by `until`."""
         size = max(size_of_conversation(request.messages, request.tools), size_in(request.original.body))
         self._admission.spend(tenant, size * SIZE_S)
-        return await aside(tenant.name, size, work)
+        within_s = until.remaining() if until else 0
+        return await aside(tenant.name, size, work, within_s or None)  # the check refuses a budget of 0
 
     async def admit(self, checked: CheckedRequest, span: Span, claim: Claim = REQUEST) -> AdmittedRequest:
         """Admit it at once. Raises `Shed` or `QuotaExceeded`."""

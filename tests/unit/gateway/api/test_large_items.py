@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -23,7 +24,7 @@ _IN_PARTS = chat_pb2.Message(role=chat_pb2.ROLE_USER, parts=[chat_pb2.Part(text=
 async def test_large_items_of_a_batch_leave_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     large = list[bool]()
 
-    async def aside(tenant: str, size: int, work: Callable[[], T]) -> T:
+    async def aside(tenant: str, size: int, work: Callable[[], T], within_s: float | None = None) -> T:
         large.append(size > LARGE_BYTES)
         return work()
 
@@ -37,3 +38,28 @@ async def test_large_items_of_a_batch_leave_the_event_loop(monkeypatch: pytest.M
         results = [result async for result in served.GenerateBatch(batch, CALL)]
     assert large == [False, True, True, True]
     assert len(results) == len(batch.requests)
+
+
+async def test_the_check_of_a_large_request_is_a_part_of_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may wait for the large requests of others."""
+    limits = list[float | None]()
+
+    async def aside(tenant: str, size: int, work: Callable[[], T], within_s: float | None = None) -> T:
+        limits.append(within_s)
+        time.sleep(0.25)  # on the real clock, which budgets use
+        return work()
+
+    monkeypatch.setattr(preparation, "aside", aside)
+    model = ScriptedLlm(finish("Yes."))
+    request = pb.GenerateRequest(model="m", messages=[_SHORT], budget_ms=200)
+    with gateway(model) as served:
+        messages = list[pb.GenerateResponse]()
+
+        async def send(message: pb.GenerateResponse) -> None:
+            messages.append(message)
+
+        await served.Generate(request, CALL, send)
+    assert not model.calls
+    assert messages[-1].events[-1].final.cut.what == "budget"
+    assert limits[0] is not None
+    assert limits[0] <= 0.2
