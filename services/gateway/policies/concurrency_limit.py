@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
-from statistics import median
+from statistics import fmean, median
 from typing import Protocol
 
 from services.runtime.deadline import Clock
@@ -26,6 +26,8 @@ _TOLERANCE = 1.5
 _QUEUE_SIZE = 4
 _LONG_WEIGHT = 2 / (600 + 1)
 _WARM_UP = 10
+_STEEPEST = 0.5  # gradient
+_NEARLY, _CONVINCING, _CAUTIOUS = 1.1, 5, 0.8
 _SATURATED_SHARE = 0.75
 _SATURATED_PACE = 1 / 300
 
@@ -137,28 +139,45 @@ class Gradient2(_Adaptive):
     limit itself makes, or under lasting overload the present becomes the usual, and the limit drifts up. Where the
     engine says how long a call queued, the average learns the rest. Where it does not say, the average learns 300
     times more slowly while calls run near the limit (three quarters of it, because it may have grown since they began):
-    in overload the limit drifts by a tenth in an hour or so, and yet a backend that became slower for good is
-    understood one day.
+    in overload the limit drifts by a tenth in an hour or so.
+
+    A backend may become slower for reasons of its own, as a provider in its busy hours: then fewer calls make it no
+    faster. That shows at the lowest limit: where five windows in a row are slow there, 0.8 of their mean becomes the
+    usual time, and the limit grows again for as long as calls become no slower. A backend with fewer slots than the
+    lowest limit queues calls there too; then the limit settles at up to twice the lowest.
     """
 
     def __init__(self, initial: int, low: int, high: int, clock: Clock = time.monotonic):
         super().__init__(initial, low, high, clock)
         self._usual = _LongAverage()
+        # Where it settles while all windows are slow, or nearly so.
+        self._lowest = max(low, _QUEUE_SIZE / (1 - _STEEPEST)) * _NEARLY
+        self._slow_at_lowest = list[float]()  # times of windows
 
     def _judge(self, window: Sequence[Sample], typical_s: float) -> None:
         served = [sample.first_s - sample.queue_s for sample in window if sample.queue_s is not None]
-        if served:
-            self._usual.learn(max(median(served), 0.0))
-        elif self._in_use(window, _SATURATED_SHARE):
-            self._usual.learn_slowly(typical_s)
+        present_s = max(median(served), 0.0) if served else typical_s
+        if served or not self._in_use(window, _SATURATED_SHARE):
+            self._usual.learn(present_s)
         else:
-            self._usual.learn(typical_s)
+            self._usual.learn_slowly(present_s)
         # Once the backend is well again, Netflix forgets the bad times faster than the average would.
         if self._usual.value > 2 * typical_s:
             self._usual.value *= 0.9
         if self._in_use(window):
-            gradient = min(max(_TOLERANCE * self._usual.value / max(typical_s, 1e-9), 0.5), 1.0)
+            gradient = min(max(_TOLERANCE * self._usual.value / max(typical_s, 1e-9), _STEEPEST), 1.0)
             self._set(self._limit * (1 - _SMOOTHING) + (self._limit * gradient + _QUEUE_SIZE) * _SMOOTHING)
+            self._learn_at_lowest(present_s, slow=gradient < 1)
+
+    def _learn_at_lowest(self, present_s: float, *, slow: bool) -> None:
+        """After five slow windows in a row at the lowest limit 0.8 of their mean is the usual time."""
+        if not slow or self._limit > self._lowest:
+            self._slow_at_lowest.clear()
+            return
+        self._slow_at_lowest.append(present_s)
+        if len(self._slow_at_lowest) == _CONVINCING:
+            self._usual.value = _CAUTIOUS * fmean(self._slow_at_lowest)
+            self._slow_at_lowest.clear()
 
 
 class _LongAverage:

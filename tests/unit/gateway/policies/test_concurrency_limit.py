@@ -100,6 +100,29 @@ def test_gradient2_grows_again_after_an_overload():
     assert backend.history[-1] >= 30  # 150 calls a second of 0.2 s
 
 
+def test_a_backend_that_is_slower_for_reasons_of_its_own_gets_its_calls_back_within_minutes():
+    """Fewer calls make it no faster, and it does not say how long they queue."""
+    rng, clock, slow = random.Random(6), PausedClock(), [1.0]
+    limit = Gradient2(20, 10, 200, clock)
+    backend = SimulatedBackend(limit, 10_000, clock, lambda: slow[0] * rng.lognormvariate(-0.7, 0.4), False)
+    backend.run(120, 60, rng)
+    assert backend.history[-1] >= 60 * 0.54  # calls a second, each so long
+    slow[0] = 3.0
+    backend.run(480, 60, rng)
+    assert min(backend.history[120:]) == 10
+    assert backend.history[-1] >= 60 * 0.54 * 3
+    slow[0] = 1.0
+    backend.run(60, 60, rng)
+    assert backend.history[-1] >= 60 * 0.54
+
+
+def test_a_backend_with_fewer_slots_than_the_lowest_limit_has_a_bounded_queue():
+    rng, clock = random.Random(7), PausedClock()
+    backend = SimulatedBackend(Gradient2(20, 10, 200, clock), 4, clock, lambda: rng.lognormvariate(-1.5, 0.4), False)
+    backend.run(1_800, 60, rng)
+    assert max(backend.history[60:]) <= 2 * 10
+
+
 def test_a_heavy_tail_without_congestion_does_not_shrink_gradient2():
     rng, clock = random.Random(4), PausedClock()
 
