@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-from collections.abc import AsyncIterator, Iterator
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,15 @@ from typing import Any
 import pytest
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest
+from opentelemetry.trace import INVALID_SPAN
 
-from services.gateway.settings.tools import ToolSettings
-from services.gateway.tools import mcp_streams
+from hedgerow.tool.v1 import tool_pb2
+from services.gateway.settings.tools import ToolSettings, ToolSourceSettings
+from services.gateway.tools import mcp_source, mcp_streams
+from services.gateway.tools.mcp_source import McpSource
+from services.gateway.tools.source import CallAttempt
+from services.runtime.errors import Unavailable
+from tests.integration import hostile_mcp
 from tests.waiting import until
 
 _CHILD_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of Linux' prctl
@@ -113,3 +120,49 @@ class Notices(list[str]):
 async def _send_for_ever(outgoing: Any) -> None:
     while True:
         await outgoing.send(PING)
+
+
+def source_of(*command: str) -> McpSource:
+    return McpSource("files", ToolSourceSettings(command=command), ToolSettings())
+
+
+async def listed(source: McpSource) -> Sequence[tool_pb2.ToolDescription]:
+    """The tools; none where there is no list yet."""
+    try:
+        return await source.list("", 0.1)
+    except Unavailable:
+        return ()
+
+
+async def problem(source: McpSource) -> str:
+    """Why there is no list; empty where there is one."""
+    try:
+        await source.list("", 0.1)
+    except Unavailable as error:
+        return error.message
+    return ""
+
+
+async def test_a_server_that_hangs_is_started_again_unless_a_call_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mcp_source, "_SILENT_S", 0.0)
+    monkeypatch.setattr(mcp_source, "_PAUSE_S", 0.01)
+    source = source_of(sys.executable, hostile_mcp.__file__, "silent")
+    running = asyncio.create_task(source.run())
+    await until(lambda: listed(source))
+    call = asyncio.create_task(source.call(CallAttempt("silent", "{}", "key", "acme", 60, INVALID_SPAN)))
+    assert await until(lambda: problem(source)) == "files: no list within 100 ms"
+    assert not call.done()
+    call.cancel()
+    await asyncio.wait({call})
+    await problem(source)
+    assert await until(lambda: listed(source))
+    running.cancel()
+    await asyncio.wait({running})
+
+
+async def test_a_server_that_ends_at_once_is_said_to_have_ended() -> None:
+    source = source_of("false")
+    running = asyncio.create_task(source.run())
+    await until(lambda: problem(source), holds=lambda why: why == "files: no list within 100 ms: it has ended")
+    running.cancel()
+    await asyncio.wait({running})

@@ -30,6 +30,7 @@ _log = logging.getLogger(__name__)
 _CONNECT_S = 30.0  # for a command that has to be fetched first
 _PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0  # before it is connected again; twice as long each time
 _LASTED_S = 60.0  # a connection that has lasted so long was a good one
+_SILENT_S = 60.0  # without an answer, and without a call under way, a connection is given up
 _MOST_PAGES = 100
 _SELF = mcp.Implementation(name="hedgerow", version="0")  # the version is not disclosed
 _KEY = "hedgerow/idempotency-key"
@@ -48,22 +49,31 @@ class McpSource:
         self._client: Client | None = None
         self._problem = "not connected yet"
         self._up, self._lost = asyncio.Event(), asyncio.Event()
+        self._calls = 0  # under way: a server may do one thing at a time
+        self._answered_at = 0.0
 
     async def list(self, tenant: str, timeout_s: float) -> Sequence[tool_pb2.ToolDescription]:
         try:
             async with asyncio.timeout(timeout_s):
                 await self._up.wait()
-                return [self._described(tool) for tool in await self._all()]
+                found = await self._all()
+                self._answered_at = time.monotonic()
+                return [self._described(tool) for tool in found]
         except TimeoutError:
-            raise Unavailable(f"{self._name}: no list within {timeout_s * 1000:.0f} ms: {self._problem}") from None
+            self._give_up_if_silent()
+            why = f": {self._problem}" if self._problem else ""
+            raise Unavailable(f"{self._name}: no list within {timeout_s * 1000:.0f} ms{why}") from None
         except Exception as error:
             raise self._translated(error) from None
 
     async def call(self, call: CallAttempt) -> tool_pb2.CallToolResponse:
         arguments, meta = json.loads(call.arguments), cast(mcp.RequestParamsMeta, {_KEY: call.key})
+        self._calls += 1
         try:
             async with asyncio.timeout(call.timeout_s):
-                return _result(await self._connected().call_tool(call.name, arguments, meta=meta))
+                result = _result(await self._connected().call_tool(call.name, arguments, meta=meta))
+                self._answered_at = time.monotonic()
+                return result
         except TimeoutError:
             raise TooLate(f"{self._name}: no answer within {call.timeout_s * 1000:.0f} ms") from None
         except MCPError as error:
@@ -72,6 +82,8 @@ class McpSource:
             raise self._translated(error) from None
         except Exception as error:
             raise self._translated(error) from None
+        finally:
+            self._calls -= 1
 
     async def run(self) -> None:
         pause_s = _PAUSE_S
@@ -97,7 +109,7 @@ class McpSource:
         try:
             async with connecting, Client(self._streams(self._ended), cache=None, client_info=_SELF) as client:
                 connecting.reschedule(None)
-                self._client, self._problem = client, ""
+                self._client, self._problem, self._answered_at = client, "", time.monotonic()
                 self._up.set()
                 server = client.server_info
                 _log.info("tools of %s: connected to %s", self._name, server.name if server else "a server")
@@ -115,8 +127,14 @@ class McpSource:
         return mcp_streams.http(url, authorization, own.concurrency, self._limits, ended)
 
     def _ended(self, why: str) -> None:
-        self._problem = self._problem or why
+        if not self._lost.is_set():  # the first reason counts
+            self._problem = why
         self._lost.set()
+
+    def _give_up_if_silent(self) -> None:
+        """A server that hangs is started again, or connected again."""
+        if self._client and not self._calls and time.monotonic() - self._answered_at > _SILENT_S:
+            self._ended(f"no answer within {_SILENT_S:g} s")
 
     def _connected(self) -> Client:
         if self._client is None:
