@@ -170,7 +170,7 @@ class Answer(Generic[T]):
     budget_ms: float  # the time limit of the answer
     timings: Timings  # measured by this client
     decisions: tuple[Decision, ...] = ()  # of policies, in order
-    cost_usd: float = 0.0  # of all calls, lost races included
+    cost_usd: float = 0.0  # of all calls of the gateway that ended the answer, lost races included
     transcript: str = ""  # of the recording
     sights: tuple[tuple[Label, ...], ...] = ()  # labels of each picture, if in time
     tool_calls: tuple[ToolCall, ...] = ()  # of your own tools, for you to run

@@ -32,7 +32,7 @@ class Degraded(Label):
     PROMPT_SHORTENED = "prompt:shortened", "the oldest turns were left out"
     TOOLS_BUDGET = "tools:budget", "a tool was late; a patch may follow"
     TOOLS_UNAVAILABLE = "tools:unavailable", "a tool failed or was not reachable"
-    TOOLS_LIMITED = "tools:limited", "a limit on tool calls was reached"
+    TOOLS_LIMITED = "tools:limited", "a limit on tool calls or on their arguments was reached"
     GUARD_LATE = "guard:late", "the guard was late, and unchecked text passed"
     GUARD_WITHHELD = "guard:withheld", "the guard withheld a tool's result"
     GUARD_MASKED = "guard:masked", "the guard masked parts of the answer"
@@ -165,7 +165,7 @@ class Act(Enum):
     TOOL_FAILED = Said(Policy.TOOL, "failed", "The tool reported an error.")
     TOOL_UNAVAILABLE = Said(Policy.TOOL, "unavailable", "Not reachable, or refused by its breaker or queue.")
     TOOL_RETRIED = Said(Policy.TOOL, "retried", "An idempotent call that was UNAVAILABLE was repeated.")
-    TOOL_REFUSED = Said(Policy.TOOL, "refused", "Unknown tool, or invalid arguments.")
+    TOOL_REFUSED = Said(Policy.TOOL, "refused", "Unknown tool, or arguments that are invalid or too large.")
     TOOL_REPEATED = Said(Policy.TOOL, "repeated", "The model repeated a call and had to answer.")
     TOOL_CAPPED = Said(Policy.TOOL, "capped", "The model reached the limit of calls and had to answer.")
     TOOL_OUT_OF_TIME = Said(Policy.TOOL, "out_of_time", "No time for another call: the model had to answer.")
