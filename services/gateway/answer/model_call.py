@@ -23,6 +23,7 @@ from services.gateway.upstream import spending
 from services.gateway.upstream.cache import Known
 from services.gateway.upstream.calls import whose
 from services.runtime import telemetry
+from services.runtime.aside import aside, size_of_conversation, size_of_text
 from services.runtime.deadline import Deadline
 
 _SAID = ("delta", "reasoning", "tool_call")
@@ -39,8 +40,8 @@ async def question(context: RequestContext, *changed: str) -> llm_pb2.GenerateRe
         changed = (*changed, "tools", "tool_choice")
     if tools is not given:
         changed = (*changed, "tools")
-    return llm_pb2.GenerateRequest(
-        messages=context.inputs.for_model(),
+    messages, original = context.inputs.for_model(), await own_words(context, changed)
+    asked = llm_pb2.GenerateRequest(
         sampling=request.sampling if request.HasField("sampling") else None,
         response_format=request.response_format if request.HasField("response_format") else None,
         prefix=context.inputs.masked_texts.get(request.prefix, request.prefix),
@@ -48,10 +49,23 @@ async def question(context: RequestContext, *changed: str) -> llm_pb2.GenerateRe
         tools=tools,
         tool_choice=choice,
         parallel_tool_calls=request.parallel_tool_calls if request.HasField("parallel_tool_calls") else None,
-        original=await own_words(context, changed),
         most_tokens=context.tenant.max_tokens,
         omit_untranslated=context.omits,
     )
+    written = context.question.most_bytes + (len(original.body) if original else 0)
+    size = max(size_of_conversation(messages), size_of_text(written))
+    await aside(context.tenant.name, size, partial(_put, asked, messages, original), context.ledger.remaining())
+    return asked
+
+
+def _put(
+    asked: llm_pb2.GenerateRequest, messages: Sequence[chat_pb2.Message], original: chat_pb2.Original | None
+) -> None:
+    """Give the request its conversation. As arguments of the constructor messages would be copied three times."""
+    for message in messages:
+        asked.messages.add().CopyFrom(message)
+    if original is not None:
+        asked.original.CopyFrom(original)
 
 
 def _tools(context: RequestContext) -> tuple[Sequence[chat_pb2.Tool], chat_pb2.ToolChoice | None]:

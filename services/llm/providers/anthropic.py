@@ -16,6 +16,7 @@ from services.llm.engine import Chunk, Feature, Message, Original, Progress, Req
 from services.llm.providers import foreign_thoughts
 from services.llm.providers.engine import ProviderEngine
 from services.llm.providers.transport.wire import Wire
+from services.llm.size import size
 from services.runtime.deadline import Deadline
 
 _BASE_URL = "https://api.anthropic.com/v1"
@@ -46,8 +47,12 @@ class AnthropicEngine(ProviderEngine):
         return foreign_thoughts.generate(super().generate, request, deadline)
 
     async def count_tokens(self, messages: tuple[Message, ...], tools: tuple[Tool, ...], deadline: Deadline) -> int:
-        body = to_conversation(messages, self._own.model) | ({"tools": to_tools(tools)} if tools else {})
-        return await self._count(self._address("messages/count_tokens"), body, "input_tokens", deadline)
+        url = self._address("messages/count_tokens")
+
+        def body() -> dict[str, Any]:
+            return to_conversation(messages, self._own.model) | ({"tools": to_tools(tools)} if tools else {})
+
+        return await self._count(url, size(messages, tools), body, "input_tokens", deadline)
 
     def _headers(self) -> Mapping[str, str]:
         return {"anthropic-version": _VERSION, **({"x-api-key": self._key} if self._key else {})}

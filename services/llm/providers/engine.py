@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -28,7 +28,8 @@ from services.llm.providers.transport.client import ProviderClient
 from services.llm.providers.transport.opening import open_wire
 from services.llm.providers.transport.reply import ReplyLimits
 from services.llm.providers.transport.wire import Broken, TooLong, Wire
-from services.runtime.aside import aside, size_in, size_of_conversation, size_of_text
+from services.llm.size import size
+from services.runtime.aside import aside, size_in
 from services.runtime.deadline import Deadline
 from services.runtime.errors import NotSupported, ServiceError
 from services.runtime.security.secrets import Url
@@ -106,10 +107,8 @@ class ProviderEngine(ABC):
         if request.prefix and not (self._model.continues or self._model.reads(request)):
             raise NotSupported("prefix: this provider does not go on from an answer's beginning")
         own = request.original if self._model.reads(request) else None
-        given = request.original
-        written = size_in(given.body) if given else size_of_text(sum(len(each.content) for each in request.messages))
-        size = max(size_of_conversation(request.messages, request.tools), written)
-        body = await aside(request.tenant, size, partial(self._posted, request, own))
+        work = max(size(request.messages, request.tools), size_in(request.original.body if request.original else b""))
+        body = await aside(request.tenant, work, partial(self._posted, request, own))
         answer = self._answer(request)
         answer.relays = own is not None
         self._running += 1
@@ -190,9 +189,12 @@ class ProviderEngine(ABC):
             except (Broken, TimeoutError) as error:
                 raise unreachable(error, deadline, reached=self._outages.reached) from None
 
-    async def _count(self, url: str, body: Mapping[str, object], field: str, deadline: Deadline) -> int:
-        """The number in `field` of what a method that counts answers."""
-        status, headers, text = await self._ask(url, compact(body), deadline)
+    async def _count(
+        self, url: str, work: int, body: Callable[[], Mapping[str, object]], field: str, deadline: Deadline
+    ) -> int:
+        """The number in `field` of what a method that counts answers. `work`: the size of what `body` writes."""
+        posted = await aside("", work, lambda: compact(body()))
+        status, headers, text = await self._ask(url, posted, deadline)
         path = urlsplit(url).path.rpartition("/")[2]
         if status in (404, 405):
             raise NotSupported(f"count_tokens: the provider has no /{path}")

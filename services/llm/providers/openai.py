@@ -27,6 +27,7 @@ from services.llm.providers.errors import to_error
 from services.llm.providers.extra_fields import ExtraFields
 from services.llm.providers.second_attempt import Generate, repeated
 from services.llm.providers.transport.wire import Wire
+from services.llm.size import size
 from services.runtime.deadline import Deadline
 from services.runtime.errors import NotSupported
 
@@ -61,12 +62,12 @@ class OpenAIEngine(ProviderEngine):
     async def count_tokens(self, messages: tuple[Message, ...], tools: tuple[Tool, ...], deadline: Deadline) -> int:
         """vLLM's servers count at `/tokenize`; the API itself has no such method."""
         url = urljoin(f"{self._url}/", "../tokenize")  # beside /v1, not below it
-        body = {
-            "model": self._own.model,
-            "messages": to_messages(messages),
-            **({"tools": to_tools(tools)} if tools else {}),
-        }
-        return await self._count(url, body, "count", deadline)
+
+        def body() -> dict[str, Any]:
+            asked = {"model": self._own.model, "messages": to_messages(messages)}
+            return {**asked, "tools": to_tools(tools)} if tools else asked
+
+        return await self._count(url, size(messages, tools), body, "count", deadline)
 
     def generate(self, request: Request, deadline: Deadline) -> AsyncGenerator[Chunk, None]:
         if request.method:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -14,12 +14,13 @@ from services.llm.config import LlmSettings
 from services.llm.dialects.openai_request import to_tools
 from services.llm.engine import Chunk, Feature, Load, Message, Model, Progress, Request, Sampling, Tool
 from services.llm.errors import BadEngineSettings, EngineBusy, EngineDown
+from services.llm.size import characters, size
 from services.llm.vllm import load
 from services.llm.vllm.args import BOUNDED
 from services.llm.vllm.constraints import Constraints, Trial
 from services.llm.vllm.fields import TAKEN, VllmFields, fields
 from services.llm.vllm.grammar_sandbox import Terms
-from services.llm.vllm.messages import characters, check_pictures, has_media, takes_picture, to_chat
+from services.llm.vllm.messages import check_pictures, has_media, takes_picture, to_chat
 from services.llm.vllm.params import (
     own_sampling,
     refusal,
@@ -29,10 +30,10 @@ from services.llm.vllm.params import (
     unreadable_media,
 )
 from services.llm.vllm.parsers import Parsers, found
-from services.llm.vllm.reading import UnreadableOutput
+from services.llm.vllm.reading import UnreadableOutput, VllmReading
 from services.llm.vllm.tally import StatsKeeper, TokenTally
 from services.llm.vllm.warmup import warm_up
-from services.runtime.aside import aside, size_of_conversation
+from services.runtime.aside import aside
 from services.runtime.deadline import Deadline
 from services.runtime.errors import ContextExceeded, Unavailable
 
@@ -77,7 +78,7 @@ class VllmEngine:
         tokens = prompt["prompt_token_ids"]
         structured = await self._structured(request, deadline)
         most_tokens = min(self._model.context_tokens - len(tokens), self._model.max_tokens)
-        reading, more = self._parsers.reading(request, tokens)
+        reading, more = await self._reading(request, tokens)
         more = {**own.sampling, **more}
         params = sampling_params(request, self._defaults, self._default_max_tokens, most_tokens, structured, **more)
         tally = TokenTally(len(tokens), reading, request.sampling.top_logprobs)
@@ -124,9 +125,8 @@ class VllmEngine:
 
     async def _structured(self, request: Request, deadline: Deadline) -> Any:
         """vLLM's word for the request's constraint, once it is known to be one, and little work."""
-        size = size_of_conversation((), request.tools)
         of_calls = partial(self._parsers.constraint, request)
-        constraint = request.constraint or await aside(request.tenant, size, of_calls)
+        constraint = request.constraint or await aside(request.tenant, size((), request.tools), of_calls)
         if constraint is None:
             return None
         if self._constraints:
@@ -134,13 +134,18 @@ class VllmEngine:
         config, tokenizer = self._engine.vllm_config, self._engine.get_tokenizer()
         return await asyncio.to_thread(structured_outputs, constraint, config, tokenizer)
 
+    async def _reading(self, request: Request, prompt: Sequence[int]) -> tuple[VllmReading, Mapping[str, Any]]:
+        """See `Parsers.reading`, for which vLLM validates the conversation."""
+        made = partial(self._parsers.reading, request, prompt)
+        return await aside(request.tenant, size(request.messages, request.tools), made)
+
     async def _prompt(self, request: Request, own: VllmFields) -> Any:
         await check_pictures(request.messages, self._max_pixels, request.tenant)
-        shown, tools, size = await self._shown(request)
+        shown, tools, length = await self._shown(request)
         context = self._model.context_tokens
         most = self._engine.get_tokenizer().max_chars_per_token
-        if size > (context - 1) * most:  # cannot fit, so do not spend seconds on counting its tokens
-            raise ContextExceeded.of(context, -(-size // most), at_least=True)
+        if length > (context - 1) * most:  # cannot fit, so do not spend seconds on counting its tokens
+            raise ContextExceeded.of(context, -(-length // most), at_least=True)
         prompt = await self._render(request, shown, tools, own.template)
         tokens = len(prompt["prompt_token_ids"])
         if tokens >= context:  # at least one token to answer with
@@ -152,10 +157,10 @@ class VllmEngine:
 
         def shown() -> tuple[list[dict[str, Any]], list[dict[str, Any]], int]:
             messages, tools = self._parsers.shown(request.messages, request.tools, request.tool_choice)
-            size = characters(messages) + len(request.prefix) + sum(len(tool.parameters) for tool in tools)
-            return to_chat(messages, request.prefix, request.cache_salt), to_tools(tools), size
+            length = characters(messages) + len(request.prefix) + sum(len(tool.parameters) for tool in tools)
+            return to_chat(messages, request.prefix, request.cache_salt), to_tools(tools), length
 
-        return await aside(request.tenant, size_of_conversation(request.messages, request.tools), shown)
+        return await aside(request.tenant, size(request.messages, request.tools), shown)
 
     async def _render(
         self, request: Request, shown: list[dict[str, Any]], tools: list[dict[str, Any]], own: Mapping[str, Any]

@@ -32,13 +32,6 @@ def to_chat(messages: tuple[Message, ...], prefix: str, salt: str) -> list[dict[
     return conversation
 
 
-def characters(messages: tuple[Message, ...]) -> int:
-    """The characters of all texts in the messages."""
-    said = sum(len(message.content) for message in messages)
-    parts = sum(len(part.text) for message in messages for part in message.parts)
-    return said + parts + sum(len(call.arguments) for message in messages for call in message.tool_calls)
-
-
 def has_media(messages: tuple[Message, ...]) -> bool:
     """Whether there is a picture or a recording."""
     return any(part.kind != "text" for message in messages for part in message.parts)

@@ -11,7 +11,6 @@ from typing import Any
 from services.llm.engine import Constraint, Request
 from services.runtime.errors import InvalidInput, shorten
 
-
 _log = logging.getLogger(__name__)
 
 

@@ -34,6 +34,9 @@ def words(api: int = chat_pb2.API_CHAT_COMPLETIONS, **body: Any) -> chat_pb2.Ori
     return chat_pb2.Original(api=api, body=json.dumps({"messages": ASKED, **body}).encode())
 
 
+MANY: list[dict[str, Any]] = [{}] * (LARGE_BYTES // size_of(1) + 1)
+
+
 def sent(request: llm_pb2.GenerateRequest) -> dict[str, Any]:
     body: dict[str, Any] = json.loads(request.original.body)
     return body
@@ -81,15 +84,21 @@ async def test_a_picture_without_labels_in_time_is_not_sent_to_a_model_without_v
     assert sent(asked) == {"top_p": 0.5}
 
 
-async def test_a_large_request_that_waits_for_others_ends_with_its_budget():
+@pytest.mark.parametrize(
+    "large",
+    [
+        pytest.param({"images": [pb.Image(data=b"png")], "original": words(items=MANY)}, id="its body is rewritten"),
+        pytest.param({"messages": [chat_pb2.Message(role=chat_pb2.ROLE_USER, content="a" * 1_050_000)]}, id="copied"),
+    ],
+)
+async def test_a_large_request_that_waits_for_others_ends_with_its_budget(large: dict[str, Any]):
     done, scene = threading.Event(), Scene(senses=senses(ScriptedVision(pause_s=9)), small=ScriptedLlm(*ANSWER))
-    large = words(items=[{}] * (LARGE_BYTES // size_of(1) + 1))
     other = asyncio.create_task(aside("other", LARGE_BYTES + 1, lambda: done.wait(60)))
     await asyncio.sleep(0)
     began = loop_clock()
     try:
         with pytest.raises(TooLate, match="the request is large"):
-            await scene.final(images=[pb.Image(data=b"png")], original=large)
+            await scene.final(**large)
     finally:
         done.set()
         other.cancel()

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from services.llm.dialects.openai_request import to_body
+from services.llm.dialects.openai_request import to_body, to_messages
 from services.llm.engine import (
     Constraint,
     Finish,
     FinishReason,
     Message,
     Original,
+    Part,
     Request,
     Sampling,
     Tool,
@@ -78,6 +79,7 @@ async def test_a_body_of_many_calls_or_large_tools_is_made_beside_the_event_loop
     assert [thread == get_ident() for thread in threads] == [True, False, False]
 
 
+PNG = b"\x89PNG\r\n\x1a\n"
 MISTRALS = {  # https://api.mistral.ai/v1
     "object": "error",
     "message": {"detail": [{"type": "extra_forbidden", "loc": ["body", "stream_options", "include_usage"]}]},
@@ -219,6 +221,23 @@ async def test_tokens_are_counted_where_the_provider_can() -> None:
     assert provider.requests[-1].url == "http://provider.test/tokenize"
     with pytest.raises(NotSupported, match="count_tokens"):
         await refusing(404).engine().count_tokens(HELLO, (), Deadline.never())
+
+
+async def test_a_long_conversation_is_written_beside_the_event_loop_for_its_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads = list[int]()
+
+    def written(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
+        threads.append(get_ident())
+        return to_messages(messages)
+
+    monkeypatch.setattr(openai, "to_messages", written)
+    provider = SimulatedProvider(('{"count": 12}',), headers={"content-type": "application/json"})
+    shown = Message("user", parts=(Part("image", data=PNG + bytes(1_100_000)),))
+    for messages in (HELLO, (Message("user", "m" * 1_100_000),), (shown,)):
+        assert await provider.engine().count_tokens(messages, (), Deadline.never()) == 12
+    assert [thread == get_ident() for thread in threads] == [True, False, False]
 
 
 LISTED = json.dumps({"data": [{"id": "big", "max_model_len": 4_096}, {"id": "small", "max_model_len": 1}]})

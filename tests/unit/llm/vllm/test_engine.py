@@ -40,6 +40,15 @@ async def test_many_messages_and_large_tools_are_translated_beside_the_event_loo
     assert (threads != [get_ident()]) is large
 
 
+async def test_a_long_conversation_is_validated_beside_the_event_loop_for_its_parser() -> None:
+    threads = list[int]()
+    engine = VllmEngine.__new__(VllmEngine)
+    engine._parsers = SimpleNamespace(reading=lambda *_: threads.append(get_ident()))  # type: ignore[assignment]
+    for messages in (HELLO,), (HELLO,) * 2_000, (Message("user", "m" * 1_100_000),):
+        await engine._reading(Request(messages), [1])
+    assert [thread == get_ident() for thread in threads] == [True, False, False]
+
+
 async def test_the_grammar_of_large_tools_is_written_beside_the_event_loop() -> None:
     threads = list[int]()
     engine = VllmEngine.__new__(VllmEngine)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from services.llm.engine import Message, Part, ToolCall
-from services.llm.vllm.messages import characters, has_media, to_chat
+from services.llm.size import characters
+from services.llm.vllm.messages import has_media, to_chat
 
 SEEN = Message("user", parts=(Part("text", "This?"), Part("image", data=b"\x89PNG\r\n\x1a\n")))
 
