@@ -89,10 +89,10 @@ def _now_ms() -> int:
 
 
 async def _sweep(answers: Answers, settings: CacheSettings) -> None:
+    more = False
     while True:
-        await asyncio.sleep(settings.sweep_interval_ms / 1000)
-        while answers.sweep():
-            await asyncio.sleep(0)
+        await asyncio.sleep(0 if more else settings.sweep_interval_ms / 1000)
+        more = answers.sweep()
 
 
 SERVICE = serve.Service("cache", CacheSettings, [_CACHE, _COLLECTION, _TOOL], assemble)

@@ -78,3 +78,12 @@ def test_traces_go_to_the_observers_and_what_the_operator_adds_is_added() -> Non
 def test_network_policies_can_be_disabled() -> None:
     (answer,) = ask([{"networkPolicy": {"enabled": False}}])
     assert not answer.kind("NetworkPolicy")
+
+
+@everywhere
+def test_names_are_resolved_by_pods_and_by_a_cache_on_the_node(variant: str) -> None:
+    names = rendered(variant).kind("NetworkPolicy")["names"]["spec"]
+    assert names["podSelector"] == {"matchLabels": {"app.kubernetes.io/part-of": "hedgerow"}}
+    (rule,) = names["egress"]
+    assert rule["to"] == [{"namespaceSelector": {}}, {"ipBlock": {"cidr": "169.254.20.10/32"}}]
+    assert {(each["port"], each["protocol"]) for each in rule["ports"]} == {(DNS, "UDP"), (DNS, "TCP")}

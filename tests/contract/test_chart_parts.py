@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.contract.chart import (
+    CHART,
     NAMESPACE,
     VARIANTS,
+    ask,
     container,
     environment,
     identity,
@@ -26,6 +28,26 @@ REPOSITORY = Path(__file__).parents[2]
 PAGE = REPOSITORY / "docs/kubernetes.md"
 pytestmark = needs_helm
 everywhere = pytest.mark.parametrize("variant", VARIANTS)
+
+
+def test_redis_fills_three_quarters_of_its_container() -> None:
+    memory = {"512Mi": 384 * 2**20, "2Gi": 1536 * 2**20, "1.5G": 1_125_000_000, 1_000_000_000: 750_000_000}
+    given = [{"redis": {"resources": {"limits": {"memory": each}}}} for each in memory]
+    given.append({"redis": {"resources": {"limits": {"memory": None}, "requests": {"memory": "1Gi"}}}})
+    options = [container(answer.workloads["redis"])["args"] for answer in ask(given)]
+    for most, args in zip([*memory.values(), 768 * 2**20], options, strict=True):
+        assert f"--maxmemory {most}" in args
+    (wrong,) = ask([{"redis": {"resources": {"limits": {"memory": "512m"}}}}])
+    assert "redis.resources: memory 512m: a number of bytes" in wrong.error
+
+
+def test_the_edge_takes_connections_for_as_long_as_load_balancers_need_to_notice() -> None:
+    (answer,) = ask([{"shutdown": {"graceSeconds": 60, "lameDuckSeconds": 40}}])
+    edge = answer.workloads["edge"]
+    assert {"name": "LAME_DUCK_S", "value": "40"} in container(edge)["env"]
+    waits = re.findall(r"sleep (\S+)|\{1\.\.(\d+)\}", (CHART / "files/envoy/drain.sh").read_text())
+    assert waits == [('"${LAME_DUCK_S:-5}"', ""), ("", "55"), ("1", "")]
+    assert pod(edge)["terminationGracePeriodSeconds"] > 40 + 55
 
 
 @everywhere
