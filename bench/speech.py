@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-import os
 import random
 import re
 import time
@@ -32,12 +31,13 @@ from bench.cluster import Progress, clustered
 from bench.stats import cpu_s, percentiles
 from hedgerow.audio.v1 import audio_pb2, audio_pb2_grpc
 from launcher.catalog import store
+from services.runtime.process.cores import usable_cores
 
 LENGTHS = {"11 s": 11.0, "1 min": 60.0, "10 min": 600.0}
 ROUNDS = 3
 LIVE_S = 120.0
 LIVE = (1, 2)  # streams at once
-THREADS = len(os.sched_getaffinity(0))
+THREADS = usable_cores()
 RECORDINGS = Path(__file__).parents[1] / "tests" / "recordings"
 RATE = 16_000  # Hz
 NOISE = 1e-3  # a quiet room, -60 dB: microphones know no digital silence

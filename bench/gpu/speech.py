@@ -11,7 +11,6 @@ import argparse
 import asyncio
 import io
 import json
-import os
 import time
 import traceback
 from collections.abc import Callable, Mapping
@@ -34,6 +33,7 @@ from hedgerow.audio.v1 import audio_pb2, audio_pb2_grpc
 from services.audio.audio_decoding import Decoding, RecordingLimits
 from services.audio.speech import written
 from services.audio.whisper import Whisper, open_whisper
+from services.runtime.process.cores import usable_cores
 
 ROOT = Path(__file__).parents[2]
 PARAGRAPH, JFK = ROOT / "samples/voices/paragraph.flac", ROOT / "tests/recordings/jfk.flac"
@@ -124,7 +124,7 @@ def describe(plan: Plan) -> dict[str, Any]:
         "device": plan.device,
         "devices": ctranslate2.get_cuda_device_count(),
         "types": sorted(ctranslate2.get_supported_compute_types(plan.device)),
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": usable_cores(),
     }
 
 
@@ -153,7 +153,7 @@ def transcript(model: Whisper, audio: Samples, batch: int) -> str:
 
 def opened(plan: Plan, device: str, compute_type: str) -> Whisper:
     """The service's recognizer."""
-    return open_whisper(str(plan.model), device, compute_type, min(8, len(os.sched_getaffinity(0))))
+    return open_whisper(str(plan.model), device, compute_type, min(8, usable_cores()))
 
 
 def texts(plan: Plan, device: str, compute_type: str) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
@@ -20,6 +19,7 @@ from services.audio.scheduler import Scheduler
 from services.audio.servicer import AudioServicer
 from services.audio.whisper import Whisper, open_whisper
 from services.runtime.process import serve
+from services.runtime.process.cores import usable_cores
 
 _SERVICE = audio_pb2.DESCRIPTOR.services_by_name["AudioService"]
 _COMPUTE_TYPES = {"cpu": "int8", "cuda": "float16"}
@@ -80,8 +80,8 @@ def _device() -> str:
 
 
 def _threads(settings: AudioSettings) -> int:
-    """The configured threads, or the cores divided by the workers."""
-    return settings.threads or max(1, min(_MOST_THREADS, len(os.sched_getaffinity(0)) // settings.workers))
+    """The configured threads, or the usable cores divided by the workers."""
+    return settings.threads or max(1, min(_MOST_THREADS, usable_cores() // settings.workers))
 
 
 def _warm_up(recognizer: Whisper, settings: AudioSettings) -> dict[str, Need]:

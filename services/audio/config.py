@@ -27,7 +27,7 @@ class AudioSettings(ServiceSettings):
         0,
         ge=0,
         le=256,
-        description="CPU threads for one run of the model. 0: the cores divided by `workers`, at most 8.",
+        description="CPU threads for one run of the model. 0: the usable cores divided by `workers`, at most 8.",
     )
     shortest_window_s: Fixed[float] = Field(
         0,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -13,6 +12,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 
 from hedgerow.vision.v1 import vision_pb2
 from services.runtime.process import serve
+from services.runtime.process.cores import usable_cores
 from services.vision.config import VisionSettings
 from services.vision.engine import Engine
 from services.vision.engines import open_engine
@@ -31,7 +31,7 @@ async def assemble(settings: VisionSettings) -> AsyncIterator[Mapping[ServiceDes
     """The service, its models loaded and warm. Exits the process with 2 when there is no model to serve with."""
     # All cores: while the engine has nothing to do its threads sleep, and pictures are decoded. With half of two cores
     # EfficientNet-Lite0 took 1.5 times as long for one picture, and named a fifth fewer under load.
-    threads = settings.threads or len(os.sched_getaffinity(0))
+    threads = settings.threads or usable_cores()
     opener = partial(_open_engine, Trust(settings.models_dir, settings.engines, settings.digests))
     repository = Repository(settings.models_dir, settings.default_model, threads, settings.max_queue, opener)
     pictures = Pictures(settings.decode_threads, settings.max_image_bytes, settings.max_pixels)

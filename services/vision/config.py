@@ -34,7 +34,7 @@ class VisionSettings(ServiceSettings):
     rescan_ms: Fixed[int] = Field(
         5_000, ge=50, description="How often to look for changes that a file system does not report, with `reload`."
     )
-    threads: int = Field(0, ge=0, le=256, description="CPU threads of one model. 0: one for each core.")
+    threads: int = Field(0, ge=0, le=256, description="CPU threads of one model. 0: one for each usable core.")
     decode_threads: Fixed[int] = Field(2, ge=1, le=64, description="Pictures decoded at once, over all requests.")
     max_images: Fixed[int] = Field(64, ge=1, le=1024, description="Images, or tensors along the batch, of one request.")
     max_image_bytes: Fixed[int] = Field(

@@ -20,6 +20,7 @@ from services.llm import vllm_plugin
 from services.llm.config import VllmSettings
 from services.llm.errors import BadEngineSettings
 from services.runtime.errors import shorten
+from services.runtime.process.cores import usable_cores
 from services.runtime.security.secrets import shown
 
 _SEVERAL_MACHINES = {"nnodes", "data_parallel_address", "distributed_executor_backend"}  # any of them may mean so
@@ -76,6 +77,8 @@ def environment(settings: VllmSettings) -> dict[str, str]:
         # vLLM's own values, which it sets only where it binds threads: by default they would spin for 200 ms after each
         # step, and starve whatever shares the cores.
         variables |= {"KMP_BLOCKTIME": "5", "KMP_TPAUSE": "0"}
+        if settings.cpu_omp_threads_bind == "nobind":  # else vLLM counts the cores that it binds threads to
+            variables["OMP_NUM_THREADS"] = str(usable_cores())
     if Path(settings.model).is_dir():
         variables["HF_HUB_OFFLINE"] = "1"  # everything is here: do not wait for a hub that may not answer
     if not _SEVERAL_MACHINES & (settings.model_extra or {}).keys():

@@ -6,7 +6,6 @@ No exact texts: another build of the same model may hear a word differently.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from itertools import pairwise
@@ -19,6 +18,7 @@ from services.audio.listener import Listener, ListenerSettings
 from services.audio.sentences import TranscriptSentences
 from services.audio.speech import RATE, Audio, Segment, Word
 from services.audio.whisper import Whisper, open_whisper
+from services.runtime.process.cores import usable_cores
 from tests.spoken import read_aloud
 
 pytestmark = pytest.mark.timeout(300)
@@ -31,7 +31,7 @@ GERMAN = "Guten Tag, ich möchte gerne zwei Fahrkarten nach Berlin kaufen."
 
 @pytest.fixture(scope="module")
 def whisper(pulled: None) -> Whisper:
-    return open_whisper(str(catalog.path("whisper-base")), "cpu", "int8", len(os.sched_getaffinity(0)))
+    return open_whisper(str(catalog.path("whisper-base")), "cpu", "int8", usable_cores())
 
 
 @pytest.fixture(scope="module")

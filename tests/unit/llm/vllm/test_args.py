@@ -136,6 +136,18 @@ def test_no_hub_is_asked_for_a_model_that_is_a_folder(tmp_path: Path) -> None:
     assert "HF_HUB_OFFLINE" not in environment(VllmSettings(model="owner/name"))
 
 
+def test_on_a_cpu_unbound_threads_are_as_many_as_the_usable_cores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.llm.vllm.args.usable_cores", lambda: 3)
+    monkeypatch.setattr("sys.prefix", str(tmp_path))
+    assert "OMP_NUM_THREADS" not in environment(VllmSettings(model="m")), "a GPU's vLLM has a number of its own"
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "libiomp5.so").touch()
+    assert environment(VllmSettings(model="m"))["OMP_NUM_THREADS"] == "3"
+    assert "OMP_NUM_THREADS" not in environment(VllmSettings(model="m", cpu_omp_threads_bind="0-1"))
+
+
 def test_vllms_processes_use_loopback_unless_they_are_on_several_machines() -> None:
     assert environment(VllmSettings(model="m"))["VLLM_HOST_IP"] == "127.0.0.1"
     assert "VLLM_HOST_IP" not in environment(VllmSettings(model="m", nnodes=2))
