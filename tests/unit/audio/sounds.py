@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import struct
 import wave
+import zlib
 
 import av
 import numpy as np
@@ -85,6 +86,37 @@ def with_pre_skip(file: bytes, samples: int) -> bytes:
     head[38:40], head[22:26] = struct.pack("<H", samples), bytes(4)
     head[22:26] = struct.pack("<I", _crc(head))
     return bytes(head) + file[47:]
+
+
+def from_a_running_stream(file: bytes, seconds: float) -> bytes:
+    """An Ogg Opus file whose first sample is that of a stream that has run for so long."""
+    pages, at = [], 0
+    while at < len(file):
+        segments = file[at + 26]
+        size = 27 + segments + sum(file[at + 27 : at + 27 + segments])
+        page = bytearray(file[at : at + size])
+        granule = struct.unpack_from("<q", page, 6)[0]
+        if granule > 0:  # the headers have 0
+            struct.pack_into("<q", page, 6, granule + round(seconds * 48_000))
+            page[22:26] = bytes(4)
+            page[22:26] = struct.pack("<I", _crc(page))
+        pages.append(bytes(page))
+        at += size
+    return b"".join(pages)
+
+
+def cover_picture(side: int) -> bytes:
+    """An ID3 tag with a black PNG of 3 bytes a pixel."""
+    packer = zlib.compressobj()
+    rows = b"".join(packer.compress(bytes(3 * side + 1)) for _ in range(side)) + packer.flush()
+    header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    chunks = [(b"IHDR", header), (b"IDAT", rows), (b"IEND", b"")]
+    png = b"".join(
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in chunks
+    )
+    content = b"\0image/png\0\x03\0\x89PNG\r\n\x1a\n" + png
+    frame = b"APIC" + struct.pack(">I", len(content)) + bytes(2) + content
+    return b"ID3\x03\0\0" + bytes(len(frame) >> shift & 127 for shift in (21, 14, 7, 0)) + frame
 
 
 def _page(granule: int, number: int, packets: list[bytes], flags: int) -> bytes:

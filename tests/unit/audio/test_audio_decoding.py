@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +16,17 @@ from services.audio.audio_decoding import DecodedRecording, Decoding, RecordingL
 from services.audio.recordings import RecordingDecoder, gathered
 from services.runtime.errors import InvalidInput
 from tests.examples import examples
-from tests.unit.audio.sounds import encoded, hours_of_silence, is_tone, tone, wav_claiming, with_pre_skip, written
+from tests.unit.audio.sounds import (
+    cover_picture,
+    encoded,
+    from_a_running_stream,
+    hours_of_silence,
+    is_tone,
+    tone,
+    wav_claiming,
+    with_pre_skip,
+    written,
+)
 
 LIMITS = RecordingLimits(max_duration_s=60, max_pcm_bytes=64 * 1024 * 1024)
 CORPUS = {
@@ -101,6 +112,30 @@ def test_ogg_opus_decodes_to_the_same_sound_and_always_has_48_khz(channels: int)
 def test_ogg_opus_whose_beginning_is_not_played_is_whole():
     recording = decode(with_pre_skip(encoded(1, 48_000, 1, "OGG", "OPUS"), 3_840))
     assert 0.9 < recording.duration_s < 0.95
+
+
+@pytest.mark.parametrize("seconds", [0.5, 3_000])
+def test_ogg_opus_that_was_cut_out_of_a_running_stream_is_whole(seconds: float):
+    whole = encoded(1, 48_000, 1, "OGG", "OPUS")
+    recording = decode(from_a_running_stream(whole, seconds))
+    assert recording.duration_s == decode(whole).duration_s
+    assert is_tone(recording.audio)
+
+
+@pytest.mark.parametrize("file", [encoded(1, 16_000, 1, "MP3", "MPEG_LAYER_III"), encoded(1, form="FLAC")])
+def test_a_cover_picture_is_not_decoded(file: bytes):
+    data = cover_picture(8_000)  # 192 MB of pixels
+    assert len(data) < 250_000
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak of memory so far
+    before = _most_kib()
+    assert is_second_of_tone(decode(data + file))
+    assert _most_kib() - before < 64 * 1024
+
+
+def _most_kib() -> int:
+    """The largest memory that this process has had."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
 
 
 def test_channels_are_mixed_to_their_mean():
