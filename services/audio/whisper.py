@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 from services.audio.alignment import plain
 from services.audio.packing import PackedWindow, speech_for, windows
 from services.audio.speech import RATE, Audio, Transcript, Word
-from services.audio.whisper_parts import FRAMES_PER_S, FULL, Decoded, Encoded, SpeechDecoder
+from services.audio.whisper_parts import FRAMES_PER_S, FULL, Decoded, Encoded, EncodedBatch, SpeechDecoder
 
 _SILENT_SHARE = 0.4  # share of the shortest window that stays silent after the speech: with less, models invent words
 _STEP_S = 5.0  # window lengths are multiples of it, so that many windows have the same length and share a batch
@@ -113,11 +113,7 @@ class Whisper:
             return Transcript()
         window = self._decoder.encode(features, self._window_frames(features.shape[-1]))
         language, certainty = self._language(window, language)
-        tokenizer = self._tokenizer(language)
-        (decoded,) = self._decoder.decode([window], tokenizer)
-        if decoded.suspect:
-            window, decoded = self._again(window, tokenizer)
-        (words,) = self._words([window], [decoded], tokenizer)
+        (words,) = self._words([window], self._tokenizer(language))
         return Transcript(words, language if words else "", certainty)
 
     def transcribe(
@@ -132,7 +128,7 @@ class Whisper:
                 yield Transcript(speech_s=(speech.spoken - spoken) / RATE)
                 spoken = speech.spoken
                 continue
-            encoded = self._encoded(window, recording)
+            encoded = self._encoded(window, recording, later=bool(language) or len(self.languages) == 1)
             if waiting and waiting[0][1].features.shape != encoded.features.shape:
                 yield self._transcript(waiting, language, translate=translate)
                 waiting = []
@@ -155,34 +151,41 @@ class Whisper:
             took.append(time.perf_counter() - began)
         return min(took)
 
-    def _encoded(self, window: PackedWindow, recording: Audio) -> Encoded:
+    def _encoded(self, window: PackedWindow, recording: Audio, *, later: bool) -> Encoded:
         features = self._decoder.features(window.audio(recording))
-        return self._decoder.encode(features, self._window_frames(features.shape[-1]), later=True)
+        return self._decoder.encode(features, self._window_frames(features.shape[-1]), later=later)
 
     def _transcript(
         self, waiting: Sequence[tuple[PackedWindow, Encoded]], language: str, *, translate: bool
     ) -> Transcript:
         """The transcripts of windows of one length."""
-        encoded, tokenizer = [each for _, each in waiting], self._tokenizer(language, translate=translate)
-        decoded = self._decoder.decode(encoded, tokenizer)
-        for at, each in enumerate(decoded):
-            if each.suspect:
-                encoded[at], decoded[at] = self._again(encoded[at], tokenizer)
-        words = self._words(encoded, decoded, tokenizer)
+        words = self._words([each for _, each in waiting], self._tokenizer(language, translate=translate))
         found = [_recorded(word, window) for (window, _), each in zip(waiting, words, strict=True) for word in each]
         return Transcript(tuple(found), language)
 
-    def _again(self, window: Encoded, tokenizer: Tokenizer) -> tuple[Encoded, Decoded]:
-        """Transcribe a window with a bad result again, in full length and with a beam."""
+    def _words(self, windows: Sequence[Encoded], tokenizer: Tokenizer) -> list[tuple[Word, ...]]:
+        """The words of each window, of windows of one length. A window with a bad result is transcribed again."""
+        batch = self._decoder.batch(windows)
+        decoded = self._decoder.decode(batch, tokenizer)
+        good = [replace(each, tokens=[]) if each.suspect else each for each in decoded]
+        words = self._aligned(batch, good, tokenizer)
+        return [
+            self._again(window, tokenizer) if each.suspect else found
+            for window, each, found in zip(windows, decoded, words, strict=True)
+        ]
+
+    def _again(self, window: Encoded, tokenizer: Tokenizer) -> tuple[Word, ...]:
+        """The words of a window in full length, decoded with a beam."""
         if window.features.shape[-1] < FULL:
             window = self._decoder.encode(window.features[..., : window.frames], FULL)
-        (decoded,) = self._decoder.decode([window], tokenizer, _BEAM)
-        return window, decoded
+        batch = self._decoder.batch([window])
+        (words,) = self._aligned(batch, self._decoder.decode(batch, tokenizer, _BEAM), tokenizer)
+        return words
 
-    def _words(
-        self, encoded: Sequence[Encoded], decoded: Sequence[Decoded], tokenizer: Tokenizer
+    def _aligned(
+        self, batch: EncodedBatch, decoded: Sequence[Decoded], tokenizer: Tokenizer
     ) -> list[tuple[Word, ...]]:
-        found = self._decoder.words(encoded, decoded, tokenizer)
+        found = self._decoder.words(batch, decoded, tokenizer)
         return [() if each.silent else without_loops(words) for words, each in zip(found, decoded, strict=True)]
 
     def _language(self, window: Encoded, language: str) -> tuple[str, float]:

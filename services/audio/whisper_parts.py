@@ -38,10 +38,18 @@ Features = NDArray[np.float32]  # (mel bands, frames)
 @dataclass(frozen=True)
 class Encoded:
     """A window after the encoder. `frames`: how many of it are audio. `output` is None for one that is encoded with
-    others when they are decoded."""
+    others, in a batch."""
 
     features: Features
     frames: int
+    output: Any
+
+
+@dataclass(frozen=True)
+class EncodedBatch:
+    """Windows of one length, and the encoder's output for all of them."""
+
+    windows: Sequence[Encoded]
     output: Any
 
 
@@ -80,24 +88,33 @@ class SpeechDecoder:
         return found
 
     def encode(self, features: Features, frames: int, *, later: bool = False) -> Encoded:
-        """Encode features in a window of `frames` frames. `later`: on a GPU, encode together with other windows at the
-        decoding."""
+        """Encode features in a window of `frames` frames. `later`: on a GPU, encode together with other windows, in
+        `batch`."""
         padding = max(0, frames - features.shape[-1])
         padded = np.pad(features, ((0, 0), (0, padding)), constant_values=float(features.min()))
         return Encoded(padded, features.shape[-1], None if later and not self.on_cpu else self._model.encode(padded))
 
+    def batch(self, windows: Sequence[Encoded]) -> EncodedBatch:
+        """Windows of one length as one batch. A GPU encodes those of several windows here, once for all that follows."""
+        if len(windows) == 1 and windows[0].output is not None:
+            return EncodedBatch(windows, windows[0].output)
+        if not self.on_cpu:
+            return EncodedBatch(windows, self._model.encode(np.stack([window.features for window in windows])))
+        together = np.concatenate([np.asarray(window.output) for window in windows])
+        return EncodedBatch(windows, ctranslate2.StorageView.from_array(together))
+
     def language(self, encoded: Encoded) -> tuple[str, float]:
-        """The most probable language of a window, and its probability."""
-        ((token, probability), *_) = self._model.model.detect_language(self._outputs([encoded]))[0]
+        """The most probable language of an encoded window, and its probability."""
+        ((token, probability), *_) = self._model.model.detect_language(self.batch([encoded]).output)[0]
         return token[2:-2], float(probability)
 
-    def decode(self, windows: Sequence[Encoded], tokenizer: Tokenizer, beam: int = 1) -> list[Decoded]:
-        """The tokens of windows of one length."""
+    def decode(self, batch: EncodedBatch, tokenizer: Tokenizer, beam: int = 1) -> list[Decoded]:
+        """The tokens of each window."""
         prompt = self._model.get_prompt(tokenizer, [], without_timestamps=True)
-        most = most_tokens(max(window.frames for window in windows), tokenizer.language_code)
+        most = most_tokens(max(window.frames for window in batch.windows), tokenizer.language_code)
         results = self._model.model.generate(
-            self._outputs(windows),
-            [prompt] * len(windows),
+            batch.output,
+            [prompt] * len(batch.windows),
             beam_size=beam,
             max_length=min(len(prompt) + most, self._model.max_length),
             suppress_tokens=[-1],  # those the model itself names
@@ -107,38 +124,30 @@ class SpeechDecoder:
         return [self._decoded(result, tokenizer, most) for result in results]
 
     def words(
-        self, windows: Sequence[Encoded], decoded: Sequence[Decoded], tokenizer: Tokenizer
+        self, batch: EncodedBatch, decoded: Sequence[Decoded], tokenizer: Tokenizer
     ) -> list[tuple[Word, ...]]:
         """Words with times from the decoder's cross-attention. Windows are aligned one at a time on a CPU, where that
-        takes half as long, and if one was decoded again in another length."""
-        if len(windows) > 1 and (self.on_cpu or len({window.features.shape for window in windows}) > 1):
-            return [self.words([window], [each], tokenizer)[0] for window, each in zip(windows, decoded, strict=True)]
+        takes half as long."""
+        if len(batch.windows) > 1 and self.on_cpu:
+            pairs = zip(batch.windows, decoded, strict=True)
+            return [self.words(self.batch([window]), [each], tokenizer)[0] for window, each in pairs]
         if not any(each.tokens for each in decoded):
-            return [()] * len(windows)
-        frames = [window.frames for window in windows]
-        found = self._model.find_alignment(tokenizer, [each.tokens for each in decoded], self._outputs(windows), frames)
+            return [()] * len(batch.windows)
+        frames = [window.frames for window in batch.windows]
+        found = self._model.find_alignment(tokenizer, [each.tokens for each in decoded], batch.output, frames)
         return [words_of(each, spaced=tokenizer.language_code not in UNSPACED) for each in found]
 
     def work(self, frames: int, tokens: int, tokenizer: Tokenizer) -> None:
         """Do what an utterance of so many frames and tokens costs, whatever is in it."""
         noise = np.random.default_rng(0).normal(-0.5, 0.1, (self._model.model.n_mels, frames)).astype(np.float32)
-        window = self.encode(noise, frames)
+        batch = self.batch([self.encode(noise, frames)])
         prompt = self._model.get_prompt(tokenizer, [], without_timestamps=True)
         (result,) = self._model.model.generate(
-            self._outputs([window]), [prompt], beam_size=1, max_length=len(prompt) + tokens,
+            batch.output, [prompt], beam_size=1, max_length=len(prompt) + tokens,
             suppress_tokens=[-1, tokenizer.eot],
         )  # fmt: skip
         text = [token for token in result.sequences_ids[0] if token < tokenizer.eot]
-        self.words([window], [Decoded(text, 0.0, 0.0, 1.0, False)], tokenizer)
-
-    def _outputs(self, windows: Sequence[Encoded]) -> Any:
-        """The encoder's output for the windows, together."""
-        if len(windows) == 1 and windows[0].output is not None:
-            return windows[0].output
-        if not self.on_cpu:
-            return self._model.encode(np.stack([window.features for window in windows]))
-        together = np.concatenate([np.asarray(window.output) for window in windows])
-        return ctranslate2.StorageView.from_array(together)
+        self.words(batch, [Decoded(text, 0.0, 0.0, 1.0, False)], tokenizer)
 
     def _decoded(self, result: Any, tokenizer: Tokenizer, most: int) -> Decoded:
         tokens = [token for token in result.sequences_ids[0] if token < tokenizer.eot]

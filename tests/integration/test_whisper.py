@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 from unittest.mock import MagicMock
@@ -12,7 +11,7 @@ import pytest
 
 from services.audio.speech import RATE, Audio, Transcript, Word
 from services.audio.whisper import Whisper, open_whisper, without_loops
-from services.audio.whisper_parts import Decoded, Encoded, SpeechDecoder
+from services.audio.whisper_parts import Decoded, EncodedBatch, SpeechDecoder
 from tests.models import MODELS
 from tests.unit.audio.voices import question, said, silence, texts
 
@@ -127,15 +126,40 @@ def test_a_gpu_encodes_an_utterance_once(on_a_gpu: Whisper, monkeypatch: pytest.
     assert encode.call_count == 1
 
 
+def windows_encoded(encode: MagicMock) -> int:
+    """How many windows the encoder was given, alone or together."""
+    return sum(1 if call.args[0].ndim == 2 else len(call.args[0]) for call in encode.call_args_list)
+
+
+def test_a_gpu_encodes_each_window_of_a_recording_once(on_a_gpu: Whisper, monkeypatch: pytest.MonkeyPatch) -> None:
+    encode = MagicMock(wraps=on_a_gpu._model.encode)
+    monkeypatch.setattr(on_a_gpu._model, "encode", encode)
+    monkeypatch.setattr(Decoded, "suspect", False)  # one whose text repeats itself is
+    recording = np.concatenate((question(), silence(1)) * 8)
+    assert [word for step in heard(on_a_gpu, recording) for word in step.words]
+    assert windows_encoded(encode) == 3
+
+
+def test_a_gpu_encodes_a_short_recording_once_whose_language_it_detects(
+    on_a_gpu: Whisper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode = MagicMock(wraps=on_a_gpu._model.encode)
+    monkeypatch.setattr(on_a_gpu._model, "encode", encode)
+    monkeypatch.setattr(on_a_gpu, "languages", ("en", "de"))
+    monkeypatch.setattr(on_a_gpu._decoder, "language", lambda window: (window.output and "en", 1.0))
+    (found,) = [step for step in on_a_gpu.transcribe(question(), "", lambda: 4) if step.words]
+    assert (texts(found.words), windows_encoded(encode)) == (TEXT, 1)
+
+
 def test_a_gpu_aligns_a_window_that_was_decoded_again_beside_others(
     whisper: Whisper, on_a_gpu: Whisper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Decoded again, it has its full length, and the others do not."""
     decode = SpeechDecoder.decode
 
-    def first_badly(self: SpeechDecoder, windows: Sequence[Encoded], tokenizer: Any, beam: int = 1) -> list[Decoded]:
-        good = [replace(each, compression=1.0, logprob=0.0) for each in decode(self, windows, tokenizer, beam)]
-        return good if len(windows) == 1 else [replace(good[0], compression=3.0), *good[1:]]
+    def first_badly(self: SpeechDecoder, batch: EncodedBatch, tokenizer: Any, beam: int = 1) -> list[Decoded]:
+        good = [replace(each, compression=1.0, logprob=0.0) for each in decode(self, batch, tokenizer, beam)]
+        return good if len(good) == 1 else [replace(good[0], compression=3.0), *good[1:]]
 
     monkeypatch.setattr(SpeechDecoder, "decode", first_badly)
     recording = np.concatenate((question(), silence(1)) * 24)
