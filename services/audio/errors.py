@@ -25,6 +25,12 @@ class RecordingsFull(Exhausted):
     reason: ClassVar[str] = "RECORDINGS_FULL"
 
 
+class OutOfMemory(Exhausted):
+    """The memory of the model's device is full."""
+
+    reason: ClassVar[str] = "OUT_OF_MEMORY"
+
+
 class Idle(TooLate):
     """The client sent no bytes for too long. Recorded silence is bytes."""
 

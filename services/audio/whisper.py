@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +20,7 @@ from faster_whisper.utils import download_model
 from threadpoolctl import threadpool_limits
 
 from services.audio.alignment import plain
+from services.audio.errors import OutOfMemory
 from services.audio.packing import PackedWindow, speech_for, windows
 from services.audio.speech import RATE, Audio, Transcript, Word
 from services.audio.whisper_parts import FRAMES_PER_S, FULL, Decoded, Encoded, EncodedBatch, SpeechDecoder
@@ -24,7 +28,10 @@ from services.audio.whisper_parts import FRAMES_PER_S, FULL, Decoded, Encoded, E
 _SILENT_SHARE = 0.4  # share of the shortest window that stays silent after the speech: with less, models invent words
 _STEP_S = 5.0  # window lengths are multiples of it, so that many windows have the same length and share a batch
 _BEAM = 5  # beam size if the result of greedy decoding looks wrong
-_UNSURE, _TOKENS_PER_S = 0.5, 4.0  # least probability of a detected language; tokens of a second of speech
+_NO_MEMORY = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "failed to allocate memory")  # in CTranslate2's errors
+_RETRY_S = 1.0
+_log = logging.getLogger(__name__)
+_TOKENS_PER_S = 4.0  # of speech
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +118,10 @@ class Whisper:
         features = self._decoder.features(audio)
         if not features.size:
             return Transcript()
-        window = self._decoder.encode(features, self._window_frames(features.shape[-1]))
-        language, certainty = self._language(window, language)
-        (words,) = self._words([window], self._tokenizer(language))
+        with _full_memory_named(self.device):
+            window = self._decoder.encode(features, self._window_frames(features.shape[-1]))
+            language, certainty = self._language(window, language)
+            (words,) = self._words([window], self._tokenizer(language))
         return Transcript(words, language if words else "", certainty)
 
     def transcribe(
@@ -121,6 +129,12 @@ class Whisper:
     ) -> Iterator[Transcript]:
         """Detect voice activity, block by block; then encode window after window; then decode windows of one length, up
         to `batch()` at a time."""
+        with _full_memory_named(self.device):
+            yield from self._transcribed(recording, language, batch, translate=translate)
+
+    def _transcribed(
+        self, recording: Audio, language: str, batch: Callable[[], int], *, translate: bool
+    ) -> Iterator[Transcript]:
         speech, spoken = speech_for(self._lengths.longest_s), 0
         waiting: list[tuple[PackedWindow, Encoded]] = []
         for window in windows(recording, self._lengths.longest_s, speech):
@@ -182,9 +196,7 @@ class Whisper:
         (words,) = self._aligned(batch, self._decoder.decode(batch, tokenizer, _BEAM), tokenizer)
         return words
 
-    def _aligned(
-        self, batch: EncodedBatch, decoded: Sequence[Decoded], tokenizer: Tokenizer
-    ) -> list[tuple[Word, ...]]:
+    def _aligned(self, batch: EncodedBatch, decoded: Sequence[Decoded], tokenizer: Tokenizer) -> list[tuple[Word, ...]]:
         found = self._decoder.words(batch, decoded, tokenizer)
         return [() if each.silent else without_loops(words) for words, each in zip(found, decoded, strict=True)]
 
@@ -208,6 +220,21 @@ class Whisper:
         if translate:
             made.language_code = "en"  # the language of the text, for its words; the prompt has the spoken language
         return made
+
+
+@contextmanager
+def _full_memory_named(device: str) -> Iterator[None]:
+    """Raise OutOfMemory for CTranslate2's RuntimeError of a device whose memory is full."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not isinstance(error, MemoryError) and not any(words in str(error) for words in _NO_MEMORY):
+            raise
+        _log.error("out of memory on %s: %s", device, error)
+        traceback.clear_frames(error.__traceback__)  # their locals hold the device's memory
+        what = f"the speech model: its memory on {device} is full"
+        remedy = "lower the setting workers, or take a smaller compute_type (int8_float16) or model"
+        raise OutOfMemory(f"{what}. Try again; if it repeats, {remedy}", retry_delay_s=_RETRY_S) from None
 
 
 def _knows(model: WhisperModel, language: str) -> bool:

@@ -95,7 +95,7 @@ class SpeechDecoder:
         return Encoded(padded, features.shape[-1], None if later and not self.on_cpu else self._model.encode(padded))
 
     def batch(self, windows: Sequence[Encoded]) -> EncodedBatch:
-        """Windows of one length as one batch. A GPU encodes those of several windows here, once for all that follows."""
+        """Windows of one length as one batch. A GPU encodes several windows here, once for all that follows."""
         if len(windows) == 1 and windows[0].output is not None:
             return EncodedBatch(windows, windows[0].output)
         if not self.on_cpu:
@@ -123,9 +123,7 @@ class SpeechDecoder:
         )
         return [self._decoded(result, tokenizer, most) for result in results]
 
-    def words(
-        self, batch: EncodedBatch, decoded: Sequence[Decoded], tokenizer: Tokenizer
-    ) -> list[tuple[Word, ...]]:
+    def words(self, batch: EncodedBatch, decoded: Sequence[Decoded], tokenizer: Tokenizer) -> list[tuple[Word, ...]]:
         """Words with times from the decoder's cross-attention. Windows are aligned one at a time on a CPU, where that
         takes half as long."""
         if len(batch.windows) > 1 and self.on_cpu:

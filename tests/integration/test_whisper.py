@@ -8,7 +8,9 @@ from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
+from google.rpc import code_pb2
 
+from services.audio.errors import OutOfMemory
 from services.audio.speech import RATE, Audio, Transcript, Word
 from services.audio.whisper import Whisper, open_whisper, without_loops
 from services.audio.whisper_parts import Decoded, EncodedBatch, SpeechDecoder
@@ -165,6 +167,31 @@ def test_a_gpu_aligns_a_window_that_was_decoded_again_beside_others(
     recording = np.concatenate((question(), silence(1)) * 24)
     found, expected = ([step.words for step in heard(each, recording)] for each in (on_a_gpu, whisper))
     assert found == expected
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("CUDA failed with error out of memory"),
+        RuntimeError("cuBLAS failed with status CUBLAS_STATUS_ALLOC_FAILED"),
+        MemoryError(),
+    ],
+)
+def test_a_full_memory_of_the_device_is_named_with_its_remedy(
+    on_a_gpu: Whisper, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    monkeypatch.setattr(on_a_gpu._model, "encode", MagicMock(side_effect=error))
+    with pytest.raises(OutOfMemory, match=r"its memory on cpu is full. Try again; if it repeats, lower .* workers"):
+        on_a_gpu.transcribe_utterance(question(), "en")
+    with pytest.raises(OutOfMemory) as caught:
+        heard(on_a_gpu, question())
+    assert caught.value.code == code_pb2.RESOURCE_EXHAUSTED
+
+
+def test_another_error_of_the_model_stays_what_it_is(on_a_gpu: Whisper, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(on_a_gpu._model, "encode", MagicMock(side_effect=RuntimeError("CUDA failed with error x")))
+    with pytest.raises(RuntimeError, match="error x"):
+        on_a_gpu.transcribe_utterance(question(), "en")
 
 
 def test_as_many_workers_run_the_model_at_once_as_are_set() -> None:
