@@ -115,14 +115,16 @@ class Model:
             message = f"{self.name}: {held} of {most} {what} queued or running, {items} more came"
             raise Exhausted(message, retry_delay_s=self._item_s * self._max_queue)
 
-    async def compute(self, items: Sequence[asyncio.Future[Prepared]], deadline: Deadline) -> list[Row]:
-        """A row for each item, in order, or the first error; then the others' work is given up."""
+    async def compute(
+        self, items: Sequence[asyncio.Future[Prepared]], deadline: Deadline, tenant: str = ""
+    ) -> list[Row]:
+        """A row for each item, in order, or the first error; then the others' work is given up. Tenants take turns."""
         self._arriving += len(items)
         call = next(self._call_numbers)
         if len(items) == 1:
-            return [await self._one(items[0], call, deadline)]
+            return [await self._one(items[0], call, deadline, tenant)]
         try:
-            return await _together([self._one(item, call, deadline) for item in items])
+            return await _together([self._one(item, call, deadline, tenant) for item in items])
         finally:
             for item in items:
                 item.cancel()
@@ -137,7 +139,7 @@ class Model:
     def _more_to_come(self) -> bool:
         return self._arriving > 0 or self._calls > 1
 
-    async def _one(self, item: asyncio.Future[Prepared], call: int, deadline: Deadline) -> Row:
+    async def _one(self, item: asyncio.Future[Prepared], call: int, deadline: Deadline, tenant: str) -> Row:
         try:
             prepared = await item
         except BaseException:  # refused, or given up
@@ -145,7 +147,7 @@ class Model:
             self._batcher.no_more_to_come()
             raise
         self._arriving -= 1  # and no turn of the event loop until the batcher has it
-        row = await self._batcher.submit(_WaitingImage(prepared, time.perf_counter(), call), deadline)
+        row = await self._batcher.submit(_WaitingImage(prepared, time.perf_counter(), call), deadline, tenant)
         if isinstance(row, EngineFailed):
             raise row
         return row

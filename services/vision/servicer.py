@@ -49,8 +49,9 @@ class VisionServicer:
         model = self._repository.get(request.model)
         batch = tensors.read(request.inputs, model, self._settings.max_images)
         names = tensors.outputs(request.outputs, model)
-        with model.admit(len(batch), call.header(TENANT_HEADER) or ""):
-            rows = await model.compute([_ready(Prepared(row)) for row in batch], call.deadline)
+        tenant = call.header(TENANT_HEADER) or ""
+        with model.admit(len(batch), tenant):
+            rows = await model.compute([_ready(Prepared(row)) for row in batch], call.deadline, tenant)
         _note(call, model, rows)
         return vision_pb2.InferResponse(outputs=tensors.write(names, rows), model=model.name, timing=_timing(rows))
 
@@ -115,7 +116,7 @@ class VisionServicer:
                 self._pictures.prepare(one, field, wanted, dtype, call.deadline, tenant)
                 for one, field in zip(data, fields, strict=True)
             ]
-            return await model.compute(prepared, call.deadline)
+            return await model.compute(prepared, call.deadline, tenant)
 
     async def _frame(
         self, frame: Frame, slot: FrameSlot, opening: Opening, call: Call

@@ -3,7 +3,7 @@
 The terms are Triton's (https://github.com/triton-inference-server/server/blob/main/docs/user_guide/batcher.md): a batch
 starts when it has the largest or a preferred size, or when its first item has waited for the longest delay. While a
 batch runs the next one gathers, so under load batches grow without any delay. A caller that knows that nothing else is
-on its way can say so; then no item waits.
+on its way can say so; then no item waits. Tenants take turns at the places of a batch (`fair.py`).
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Generic, TypeVar
 
 from prometheus_client import Histogram
 
 from services.runtime.deadline import Deadline
 from services.runtime.errors import Exhausted, TooLate, Unavailable
+from services.runtime.policy.fair import FairQueue, Rank
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -25,11 +27,15 @@ _NONE_IS_DUE = float("-inf")
 _SIZE = Histogram("hedgerow_batch_size", "Items in a batch.", ["batcher"], buckets=(1, 2, 4, 8, 16, 32, 64, 128))
 
 
-@dataclass(frozen=True, slots=True)
-class _Item(Generic[T]):
+@dataclass(eq=False, slots=True)
+class _Item(Generic[T, R]):
     value: T
+    tenant: str
     deadline: Deadline
     due: float  # when it has waited long enough, in the event loop's time
+    rank: Rank
+    future: asyncio.Future[R]
+    weight: float = 1.0
 
 
 class Batcher(Generic[T, R]):
@@ -55,17 +61,18 @@ class Batcher(Generic[T, R]):
         self._max_size, self._max_delay_s, self._max_queue = max_size, max_delay_s, max_queue
         self._more_to_come = more_to_come
         self._preferred = sorted((size for size in preferred if size < max_size), reverse=True)
-        self._waiting: OrderedDict[asyncio.Future[R], _Item[T]] = OrderedDict()
+        self._waiting: OrderedDict[asyncio.Future[R], _Item[T, R]] = OrderedDict()  # as they came
+        self._turns, self._numbers = FairQueue[_Item[T, R]](), count()  # the same items
         self._worker: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._batch_s = 0.0  # how long the last batch took
         self._stopped = False
         self._observe = _SIZE.labels(name).observe
 
-    async def submit(self, item: T, deadline: Deadline | None = None) -> R:
+    async def submit(self, item: T, deadline: Deadline | None = None, tenant: str = "") -> R:
         """The item's result. An item that still waits when its caller is cancelled, or its time ends, never runs."""
         deadline = deadline or Deadline.never()
-        future = self.put(item, deadline)
+        future = self.put(item, deadline, tenant)
         remaining = deadline.remaining()
         try:
             async with asyncio.timeout(None if remaining == float("inf") else remaining) as limit:
@@ -77,7 +84,7 @@ class Batcher(Generic[T, R]):
         finally:
             self.withdraw(future)
 
-    def put(self, item: T, deadline: Deadline | None = None) -> asyncio.Future[R]:
+    def put(self, item: T, deadline: Deadline | None = None, tenant: str = "") -> asyncio.Future[R]:
         """Queue an item for callers that share its result; they `withdraw` it when the last one leaves."""
         if self._stopped:
             raise self._gone()
@@ -85,16 +92,21 @@ class Batcher(Generic[T, R]):
             raise self._full()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[R] = loop.create_future()
-        self._waiting[future] = _Item(item, deadline or Deadline.never(), loop.time() + self._max_delay_s)
+        due, rank = loop.time() + self._max_delay_s, (0.0, -next(self._numbers))
+        turn = _Item(item, tenant, deadline or Deadline.never(), due, rank, future)
+        self._waiting[future] = turn
+        self._turns.add(turn)
         self._start(_NONE_IS_DUE)
         return future
 
     def withdraw(self, future: asyncio.Future[R]) -> bool:
         """Remove an item that still waits, and return whether it did. A running item continues."""
-        waited = self._waiting.pop(future, None) is not None
-        if waited:
-            future.cancel()
-        return waited
+        turn = self._waiting.pop(future, None)
+        if turn is None:
+            return False
+        self._turns.remove(turn)
+        future.cancel()
+        return True
 
     def no_more_to_come(self) -> None:
         """Look again: what was on its way will not come."""
@@ -107,6 +119,7 @@ class Batcher(Generic[T, R]):
             self._timer.cancel()
         _fail(self._waiting, self._gone())
         self._waiting.clear()
+        self._turns = FairQueue()
 
     async def close(self) -> None:
         """Stop, and wait for running items."""
@@ -135,12 +148,13 @@ class Batcher(Generic[T, R]):
         """The batch that may run now; empty when nothing is ready."""
         batch: dict[asyncio.Future[R], T] = {}
         while not batch and (size := self._ready(now)):
-            while self._waiting and len(batch) < size:
-                future, item = self._waiting.popitem(last=False)
+            while len(batch) < size and (item := self._turns.best()):
+                self._turns.take(item)
+                del self._waiting[item.future]
                 if item.deadline.remaining():
-                    batch[future] = item.value
+                    batch[item.future] = item.value
                 else:
-                    _fail([future], self._too_late())
+                    _fail([item.future], self._too_late())
         return batch
 
     def _ready(self, now: float) -> int:
@@ -152,7 +166,7 @@ class Batcher(Generic[T, R]):
             return waiting
         return next((size for size in self._preferred if size <= waiting), 0)
 
-    def _first(self) -> _Item[T]:
+    def _first(self) -> _Item[T, R]:
         return next(iter(self._waiting.values()))
 
     async def _work(self, batch: dict[asyncio.Future[R], T]) -> None:

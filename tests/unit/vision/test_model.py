@@ -155,6 +155,20 @@ async def test_a_bad_picture_fails_its_request_and_frees_the_queue(make: Make) -
     assert len(await compute(target, ready(), ready(), ready())) == 3
 
 
+async def test_a_picture_of_one_tenant_does_not_wait_for_all_those_of_another(engine: FakeEngine, make: Make) -> None:
+    target = make()  # batches of four
+    await occupied(engine, target, ready())
+    async with asyncio.TaskGroup() as group:
+        many = group.create_task(target.compute([ready() for _ in range(20)], NEVER, "many"))
+        await asyncio.sleep(0)  # all of them wait
+        one = group.create_task(target.compute([ready()], NEVER, "one"))
+        await asyncio.sleep(0)
+        engine.gate.set()
+        await one
+        assert not many.done()
+    assert engine.sizes == [1, 4, 4, 4, 4, 4, 1]
+
+
 def test_the_calls_of_one_tenant_leave_a_part_of_the_queue_to_others(make: Make) -> None:
     target = make(max_queue=8)
     with target.admit(4, "a"):

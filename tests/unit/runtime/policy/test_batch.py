@@ -127,6 +127,18 @@ async def test_a_waiting_batch_runs_when_no_more_items_will_come(engine, make):
     assert await waiting == 2
 
 
+async def test_tenants_take_turns_at_the_places_of_a_batch(engine, make):
+    batcher = make(max_delay_s=0)
+    first = await occupied(engine, batcher)
+    many = [batcher.put(item, tenant="many") for item in range(1, 9)]
+    few = [batcher.put(item, tenant="few") for item in (10, 11)]
+    left = batcher.put(12, tenant="few")
+    assert batcher.withdraw(left)
+    engine.limiter.set()
+    await asyncio.gather(first, *many, *few)
+    assert [sorted(batch) for batch in engine.batches] == [[0], [1, 2, 10, 11], [3, 4, 5, 6], [7, 8]]
+
+
 async def test_a_cancelled_waiters_item_does_not_run(engine, make):
     batcher = make(max_delay_s=0)
     first = await occupied(engine, batcher)
