@@ -224,21 +224,24 @@ class PrefixWarmup:
         return replace(step, took_s=self._clock() - began, before_s=before_s, after_s=after_s)
 
     async def _keep(self, pool: Pool) -> None:
-        while True:
-            if self._reads(pool.model):
-                await self._warm_pool(pool)
-            await asyncio.sleep(_LOOK_S)
+        """Make every replica read the prompts that are due. None waits for another one."""
+        reading: dict[Replica, asyncio.Task[None]] = {}
+        async with asyncio.TaskGroup() as group:
+            while True:
+                if self._reads(pool.model):
+                    known = self._known[pool.model]
+                    for gone in [replica for replica in known if replica not in pool.replicas]:
+                        del known[gone]
+                    reading = {replica: task for replica, task in reading.items() if not task.done()}
+                    for replica in pool.replicas:
+                        if replica not in reading:
+                            reading[replica] = group.create_task(self._warm_replica(pool, replica))
+                await asyncio.sleep(_LOOK_S)
 
-    async def _warm_pool(self, pool: Pool) -> None:
-        """Make every replica read the prompts that are due."""
-        known = self._known[pool.model]
-        for gone in [replica for replica in known if replica not in pool.replicas]:
-            del known[gone]
-        tenants = self._identity.warmed()
-        for replica in list(pool.replicas):
-            for tenant in tenants:
-                for prompt in self._prompts:
-                    await self._read(pool, replica, tenant, prompt)
+    async def _warm_replica(self, pool: Pool, replica: Replica) -> None:
+        for tenant in self._identity.warmed():
+            for prompt in self._prompts:
+                await self._read(pool, replica, tenant, prompt)
 
     async def _read(self, pool: Pool, replica: Replica, tenant: Tenant, prompt: HotPrompt) -> None:
         """Make a replica read one prompt, if it is due."""

@@ -107,6 +107,17 @@ async def test_a_failed_warm_up_is_repeated_and_delays_no_other_replica() -> Non
         assert len(broken.requests) == 4  # both variants, at once and after ten seconds
 
 
+async def test_a_slow_replica_delays_no_other_one_not_even_one_that_comes_later() -> None:
+    slow, well, later = llm(pause_s=3_600), llm(), llm()
+    scene, other = Scene(small=[slow, well]), fleet(loop_clock, small=later)
+    async with scene.running():
+        await asyncio.sleep(1.5)
+        assert (len(slow.requests), len(well.requests)) == (1, 2)
+        scene.fleet.pools["small"].replicas.append(other.pools["small"].replicas[0])
+        await asyncio.sleep(1.5)
+        assert (len(slow.requests), len(later.requests)) == (1, 2)
+
+
 async def test_nothing_is_read_where_no_prompt_is_named_or_the_tier_is_another() -> None:
     small, quick = llm(), llm()
     await Scene(warm={"prompts": []}, small=small).ran()
