@@ -25,6 +25,16 @@ MAX_SIDE = 65_535  # JPEG's; the filter that resizes takes memory for each pixel
 # The most pixels a byte stands for: 64 of a JPEG take a bit; deflate makes 258 bytes, of 8 pixels each, from 2 bits; a
 # GIF's code of 12 bits is 4,096.
 _RATIOS = {"JPEG": 512, "PNG": 8 * 1_032, "GIF": 2_731}
+# Pictures that people send and no decoder here reads: (position, bytes there, name).
+_OTHERS = (
+    (4, b"ftyphe", "HEIC"),
+    (4, b"ftypmif1", "HEIC"),
+    (0, b"II*\0", "TIFF"),
+    (0, b"MM\0*", "TIFF"),
+    (0, b"BM", "BMP"),
+    (0, b"<svg", "SVG"),
+    (0, b"%PDF", "PDF"),
+)
 _IEND = b"\0\0\0\0IEND\xaeB`\x82"  # with its length and its checksum
 AvifImagePlugin.DEFAULT_MAX_THREADS = 1  # of one picture: several are decoded at once
 PngImagePlugin.MAX_TEXT_MEMORY = 4 * PngImagePlugin.MAX_TEXT_CHUNK  # 4 MiB of texts, unpacked
@@ -79,6 +89,8 @@ def _kind(data: bytes) -> str:
         return "GIF"
     if avif.is_avif(data):
         return "AVIF"
+    if other := next((name for at, magic, name in _OTHERS if data.startswith(magic, at)), ""):
+        raise Unfit("format", FORMATS, f"{other}; convert it to JPEG or PNG")
     raise Unfit("format", FORMATS, f"{len(data)} bytes that begin with {data[:8].hex() or 'nothing'}")
 
 

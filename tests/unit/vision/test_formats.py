@@ -103,6 +103,41 @@ def test_the_notes_of_a_samsung_phone_may_follow_a_jpeg() -> None:
         opened(encoded(gradient(), "JPEG") + notes)
 
 
+def boxes(*kinds: bytes) -> bytes:
+    """Boxes of MP4, one of them with a long size."""
+    short = b"".join(struct.pack(">I", 16) + kind + bytes(8) for kind in kinds)
+    return short + struct.pack(">I4sQ", 1, b"free", 16)
+
+
+@pytest.mark.parametrize("name", [b'GCamera:MotionPhoto="1"', b'GCamera:MicroVideo="1"'])
+def test_the_video_of_a_motion_photo_may_follow_a_jpeg(name: bytes) -> None:
+    plain, small, video = (
+        encoded(gradient(), "JPEG"),
+        encoded(gradient(16, 16), "JPEG"),
+        boxes(b"ftyp", b"mdat", b"moov"),
+    )
+    photo = with_segment(plain, 0xE1, b"http://ns.adobe.com/xap/1.0/\0<x:xmpmeta " + name)
+    assert opened(photo + video).width == 48
+    assert opened(with_segment(photo, 0xE2, b"MPF\0II*\0") + small + video).width == 48, "with a gain map"
+    for other in (plain + video, photo + video + archive(), photo + archive() + video, photo + small + video):
+        with pytest.raises(Unfit, match="nothing after it"):
+            opened(other)
+
+
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [
+        (b"\0\0\0\x18ftypheic\0\0\0\0", "HEIC"),
+        (b"\0\0\0\x18ftypmif1\0\0\0\0", "HEIC"),
+        (b"II*\0", "TIFF"),
+        (b"BM\0\0", "BMP"),
+    ],
+)
+def test_the_refusal_names_another_known_format(data: bytes, name: str) -> None:
+    with pytest.raises(Unfit, match=f"got {name}; convert it to JPEG or PNG"):
+        opened(data)
+
+
 def test_further_pictures_may_follow_a_jpeg_that_announces_them() -> None:
     small = encoded(gradient(16, 16), "JPEG")
     announced = with_segment(encoded(gradient(), "JPEG"), 0xE2, b"MPF\0II*\0")
