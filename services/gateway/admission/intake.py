@@ -1,5 +1,5 @@
-"""Memory for requests that are being read, by HTTP and gRPC, and are not admitted yet: all tenants' clients may send
-such bytes at once. A request that its headers exclude is refused before its first byte is read."""
+"""Memory for requests that are being read, by HTTP and gRPC, before they are admitted. A request that its headers
+exclude is refused before its first byte is read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from services.gateway.admission.quota import Claim, Reservation
 from services.runtime.limits import JSON_ITEMS, JSON_VALUES, LONG_MESSAGES
 from services.runtime.policy.waiting_bytes import Held, WaitingBytes
 
-_ITEMS_OF_A_MESSAGE = 4  # in Responses a thought, a call and its result are items of one turn
+_ITEMS_OF_A_MESSAGE = 4  # at most: in Responses a thought, a call and its result are items of one turn
 _FIELDS_OF_AN_ITEM, _FIELDS_OF_A_MESSAGE = 10, 5
 
 
@@ -39,7 +39,7 @@ class Limits:
         return min(self.values, max(_FIELDS_OF_AN_ITEM * self.items, _FIELDS_OF_A_MESSAGE * self.messages))
 
 
-USUAL = Limits()
+DEFAULT_LIMITS = Limits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +48,20 @@ class Intake:
 
     waiting: WaitingBytes
     admission: AdmissionControl
-    limits: Limits = USUAL
+    limits: Limits = DEFAULT_LIMITS
 
     def reading(self, tenant: Tenant, trace_id: str, claim: Claim | None) -> RequestReading:
         """A context manager in which a request is read: its tenant's `claim` is reserved for that time, and its bytes
-        are held until they are released. Raises `QuotaExceeded` for a request that any content would exceed the quota
-        with; never if `claim` is None."""
+        are held until they are released. Raises `QuotaExceeded` if the tenant has no request left; never if `claim` is
+        None."""
         self.admission.spend(tenant, CALL_S)
         reservation = None if claim is None else self.admission.expect(tenant, trace_id, claim)
         return RequestReading(Held(self.waiting, tenant.name), reservation, partial(self.admission.spend, tenant))
 
 
 class RequestReading(NamedTuple):
-    """The context in which a request is read. `spend` is called with the CPU time of that, in seconds. If reading
-    fails, its bytes are released."""
+    """The context in which a request is read; entered, it gives the held bytes. `spend` gets the CPU time of reading,
+    in seconds. If reading fails, the bytes are released."""
 
     held: Held
     reservation: Reservation | None

@@ -1,8 +1,8 @@
 """Quotas of all gateways together, on Redis; this process's own (`quota.py`) while Redis is down.
 
-One task carries everything to Redis, in one pipeline at a time: what comes while it is under way goes with the next. So
-many requests cost few round trips, one of them that is cancelled takes no connection along, and what was settled can
-never be overtaken by the renewal of its slot.
+One task sends everything to Redis, in one pipeline at a time; requests that come meanwhile go with the next pipeline.
+So many requests cost few round trips, a cancelled request closes no connection, and the renewal of a lease never
+overtakes its end.
 
 A slot is a lease, which this process renews while the request runs: those of a gateway that was killed expire.
 Every request is in this process's own accounts too, whichever process admitted it. So while Redis is down, they know
@@ -42,8 +42,8 @@ _SHA = {script: hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
-class _CountedKind:
-    """A kind of requests that are counted together, for each tenant: those that hold slots, or those that do not."""
+class _LeaseGroup:
+    """A group of requests that are counted together, for each tenant: those that hold slots, or those that do not."""
 
     tenant: str
     slots: int
@@ -57,28 +57,28 @@ class _CountedKind:
 @dataclass(frozen=True, slots=True, eq=False)
 class _Ask:
     """A request that waits for Redis' decision. `ids`: one for each slot, the first of which has the tokens.
-    `verdict`: the reply of `RESERVE`."""
+    `reply`: the reply of `RESERVE`."""
 
     ids: tuple[str, ...]
-    kind: _CountedKind
+    group: _LeaseGroup
     allowance: Allowance
     tokens: int
     requests: int
-    verdict: asyncio.Future[Sequence[bytes]] = field(default_factory=asyncio.Future)
+    reply: asyncio.Future[Sequence[bytes]] = field(default_factory=asyncio.Future)
 
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """A request that has ended: how many of its tokens are left over, and when that was known. `unleased`: they count
+    """A request that has ended: how many of its tokens are left unused, and when that was known. `unleased`: they count
     also where it has no lease, because this process admitted it alone."""
 
-    over: int
+    unused: int
     at: float
     unleased: bool = False
 
 
 class SharedQuotas:
-    """The accounts of all tenants that have limits. `run()` must be running."""
+    """The accounts of all tenants with limits. `run()` must be running."""
 
     def __init__(self, state: SharedState, lease_s: float, retry_after_s: float = 1.0, clock: Clock = time.monotonic):
         """A slot that is not renewed for `lease_s` is free again. `retry_after_s`: see `Quotas`."""
@@ -86,11 +86,11 @@ class SharedQuotas:
         self._state, self._lease_s, self._retry_after_s, self._clock = state, lease_s, retry_after_s, clock
         self._process, self._numbers = secrets.token_hex(8), count()
         self._allowances: dict[str, Allowance] = {}
-        self._running: dict[str, _CountedKind] = {}  # by id
+        self._running: dict[str, _LeaseGroup] = {}  # by id
         self._asks: list[_Ask] = []
-        self._ends: dict[_CountedKind, dict[str, _End]] = {}  # by id
+        self._ends: dict[_LeaseGroup, dict[str, _End]] = {}  # by id
         self._work, self._renew_at = asyncio.Event(), 0.0
-        state.on_return(self._begin_again)
+        state.on_return(self._restart)
 
     async def reserve(
         self, tenant: str, allowance: Allowance, tokens: int, within_s: float, claim: Claim = REQUEST
@@ -98,35 +98,35 @@ class SharedQuotas:
         """Admit a `claim` of about `tokens` tokens; raises `QuotaExceeded`. When Redis has not decided `within_s`,
         this process does, and the reservation says why (`local_reason`)."""
         self._allowances[tenant] = allowance
-        kind = _CountedKind(tenant, min(claim.slots, 1))
-        ask = _Ask(self._new_ids(claim), kind, allowance, tokens, claim.requests)
+        group = _LeaseGroup(tenant, min(claim.slots, 1))
+        ask = _Ask(self._new_ids(claim), group, allowance, tokens, claim.requests)
         try:
-            quota, wait_s, left = await self._decided(ask, within_s)
+            quota, wait_s, left = await self._decision(ask, within_s)
         except SharedStateLost as problem:
-            return self._reserve_alone(kind, allowance, tokens, claim, str(problem))
+            return self._reserve_alone(group, allowance, tokens, claim, str(problem))
         else:
             if quota:
                 name = cast(Quota, quota.decode())
                 wait = self._retry_after_s if name == "concurrency" else float(wait_s)
                 raise refusal(tenant, allowance, name, wait, float(left), tokens, claim)
-            self._running |= dict.fromkeys(ask.ids, kind)
-            return self.local.book(tenant, allowance, tokens, claim, partial(self._end, kind, ask.ids))
+            self._running |= dict.fromkeys(ask.ids, group)
+            return self.local.book(tenant, allowance, tokens, claim, partial(self._end, group, ask.ids))
 
     def _reserve_alone(
-        self, kind: _CountedKind, allowance: Allowance, tokens: int, claim: Claim, why: str
+        self, group: _LeaseGroup, allowance: Allowance, tokens: int, claim: Claim, why: str
     ) -> Reservation:
         """Reserve without Redis. Its buckets have paid nothing, so the request's whole cost is booked there at its
         end."""
         own_ids = self._new_ids(claim)  # it is not known what Redis did with the first
         reservation = self.local.reserve(
-            kind.tenant,
+            group.tenant,
             allowance,
             tokens,
             claim,
-            lambda over: self._end(kind, own_ids, over - tokens, unleased=True),
+            lambda unused: self._end(group, own_ids, unused - tokens, unleased=True),
             local_reason=why,
         )
-        self._running |= dict.fromkeys(own_ids, kind)
+        self._running |= dict.fromkeys(own_ids, group)
         return reservation
 
     def _new_ids(self, claim: Claim) -> tuple[str, ...]:
@@ -139,45 +139,45 @@ class SharedQuotas:
                 await set_within(self._work, self._renew_at - self._clock())
                 self._work.clear()
                 with suppress(SharedStateLost):
-                    await self._carry()
+                    await self._exchange()
         finally:
             with suppress(SharedStateLost):
-                await self._carry()
+                await self._exchange()
 
-    async def _decided(self, ask: _Ask, within_s: float) -> Sequence[bytes]:
+    async def _decision(self, ask: _Ask, within_s: float) -> Sequence[bytes]:
         if not self._state.up:
             raise SharedStateLost("Redis does not answer")
         self._asks.append(ask)
         self._work.set()
         try:
             async with asyncio.timeout(within_s):
-                return await ask.verdict
+                return await ask.reply
         except TimeoutError:
-            self._leave(ask)
+            self._withdraw(ask)
             raise SharedStateLost(f"Redis: no answer within {within_s * 1000:.0f} ms") from None
         except asyncio.CancelledError:
-            self._leave(ask)
+            self._withdraw(ask)
             raise
 
-    def _leave(self, ask: _Ask) -> None:
+    def _withdraw(self, ask: _Ask) -> None:
         """The request no longer waits. A grant that it has not seen ends now; a grant that comes later ends then."""
-        if ask.verdict.cancelled() or not ask.verdict.done():
+        if ask.reply.cancelled() or not ask.reply.done():
             return
-        if ask.verdict.exception() is None and not ask.verdict.result()[0]:
-            self._end(ask.kind, ask.ids, ask.tokens)
+        if ask.reply.exception() is None and not ask.reply.result()[0]:
+            self._end(ask.group, ask.ids, ask.tokens)
 
-    def _end(self, kind: _CountedKind, ids: tuple[str, ...], over: int, *, unleased: bool = False) -> None:
-        """A request has ended with `over` of its tokens left."""
+    def _end(self, group: _LeaseGroup, ids: tuple[str, ...], unused: int, *, unleased: bool = False) -> None:
+        """A request has ended with `unused` of its tokens left."""
         for each in ids:
             self._running.pop(each, None)
-        self._ends.setdefault(kind, {}).update(self._ended(ids, over, unleased=unleased))
+        self._ends.setdefault(group, {}).update(self._ends_of(ids, unused, unleased=unleased))
         if self._state.up:
             self._work.set()
 
-    def _ended(self, ids: tuple[str, ...], over: int, *, unleased: bool = False) -> dict[str, _End]:
-        return {each: _End(over if each == ids[0] else 0, self._clock(), unleased) for each in ids}
+    def _ends_of(self, ids: tuple[str, ...], unused: int, *, unleased: bool = False) -> dict[str, _End]:
+        return {each: _End(unused if each == ids[0] else 0, self._clock(), unleased) for each in ids}
 
-    async def _carry(self) -> None:
+    async def _exchange(self) -> None:
         """Send Redis everything that waits. Raises `SharedStateLost`; ended requests then wait for the next time."""
         asks, self._asks = self._asks, []
         ends, self._ends = self._ends, {}
@@ -186,66 +186,66 @@ class SharedQuotas:
             return
         began, sent = self._clock(), self._state.up
         try:
-            verdicts = await self._state.ask(partial(self._send, asks=asks, ends=ends, running=running))
+            replies_to_asks = await self._state.ask(partial(self._send, asks=asks, ends=ends, running=running))
         except BaseException:  # also when cancelled: what is under way is not lost
-            self._take_back(asks, ends, sent=sent)
+            self._restore(asks, ends, sent=sent)
             raise
         if asks:
             _ASKED_SECONDS.observe(self._clock() - began)
-        for ask, verdict in zip(asks, verdicts, strict=True):
-            if not ask.verdict.done():
-                ask.verdict.set_result(verdict)
-            elif not verdict[0]:  # its request has left, and holds a slot
-                self._end(ask.kind, ask.ids, ask.tokens)
+        for ask, reply in zip(asks, replies_to_asks, strict=True):
+            if not ask.reply.done():
+                ask.reply.set_result(reply)
+            elif not reply[0]:  # its request has left, and holds a slot
+                self._end(ask.group, ask.ids, ask.tokens)
 
     async def _send(
         self,
         client: Redis,
         asks: Sequence[_Ask],
-        ends: Mapping[_CountedKind, Mapping[str, _End]],
-        running: Mapping[_CountedKind, list[str]],
+        ends: Mapping[_LeaseGroup, Mapping[str, _End]],
+        running: Mapping[_LeaseGroup, list[str]],
     ) -> Sequence[Sequence[bytes]]:
         """What has ended first: its slots may be what the others ask for."""
         pipeline: Any = client.pipeline(transaction=False)
-        for kind, ended in ends.items():
-            per_minute = self._allowances[kind.tenant].tokens_per_minute
-            each = [part for request_id, end in ended.items() for part in (request_id, end.over, int(end.unleased))]
-            pipeline.evalsha(_SHA[SETTLE], 2, *kind.keys(), per_minute / 60, per_minute, *each)
-        for kind, ids in running.items():
-            pipeline.evalsha(_SHA[RENEW], 1, kind.keys()[1], self._lease_s, *ids)
+        for group, ended in ends.items():
+            per_minute = self._allowances[group.tenant].tokens_per_minute
+            each = [part for request_id, end in ended.items() for part in (request_id, end.unused, int(end.unleased))]
+            pipeline.evalsha(_SHA[SETTLE], 2, *group.keys(), per_minute / 60, per_minute, *each)
+        for group, ids in running.items():
+            pipeline.evalsha(_SHA[RENEW], 1, group.keys()[1], self._lease_s, *ids)
         for ask in asks:
-            pipeline.evalsha(_SHA[RESERVE], 2, *ask.kind.keys(), ask.ids[0], self._lease_s, ask.tokens, *_limits(ask))
+            pipeline.evalsha(_SHA[RESERVE], 2, *ask.group.keys(), ask.ids[0], self._lease_s, ask.tokens, *_limits(ask))
         replies: list[Any] = await pipeline.execute()
         return replies[len(replies) - len(asks) :]
 
-    def _due(self) -> Mapping[_CountedKind, list[str]]:
+    def _due(self) -> Mapping[_LeaseGroup, list[str]]:
         """The requests whose leases are to be renewed now."""
-        due: dict[_CountedKind, list[str]] = {}
+        due: dict[_LeaseGroup, list[str]] = {}
         if self._clock() >= self._renew_at:
             self._renew_at = self._clock() + self._lease_s / _RENEWALS
-            for request_id, kind in self._running.items():
-                due.setdefault(kind, []).append(request_id)
+            for request_id, group in self._running.items():
+                due.setdefault(group, []).append(request_id)
         return due
 
-    def _take_back(self, asks: Sequence[_Ask], ends: Mapping[_CountedKind, Mapping[str, _End]], *, sent: bool) -> None:
+    def _restore(self, asks: Sequence[_Ask], ends: Mapping[_LeaseGroup, Mapping[str, _End]], *, sent: bool) -> None:
         """It is not known what Redis did: the waiting requests get an error, and the slots that they may hold are
         given back. A request that ended longer ago than a lease holds no slot any more. Once `sent`, only a lease
         shows that its tokens have not been counted."""
         for ask in asks:
-            if not ask.verdict.done():
-                ask.verdict.set_exception(SharedStateLost("Redis does not answer"))
-            self._ends.setdefault(ask.kind, {}).update(self._ended(ask.ids, ask.tokens))
+            if not ask.reply.done():
+                ask.reply.set_exception(SharedStateLost("Redis does not answer"))
+            self._ends.setdefault(ask.group, {}).update(self._ends_of(ask.ids, ask.tokens))
         oldest = self._clock() - self._lease_s
-        for kind, ended in ends.items():
+        for group, ended in ends.items():
             kept = {
                 request_id: replace(end, unleased=end.unleased and not sent)
                 for request_id, end in ended.items()
                 if end.at > oldest
             }
             if kept:
-                self._ends[kind] = kept | self._ends.get(kind, {})
+                self._ends[group] = kept | self._ends.get(group, {})
 
-    async def _begin_again(self) -> None:
+    async def _restart(self) -> None:
         """Redis answers, and may have forgotten everything."""
         for script in _SHA:
             await self._state.try_to(partial(_load, script=script))
@@ -261,5 +261,5 @@ def _limits(ask: _Ask) -> tuple[float | str, ...]:
     allowance = ask.allowance
     per_minute = allowance.tokens_per_minute
     requests = (allowance.requests_per_s, allowance.requests_burst)
-    slots = allowance.concurrency if ask.kind.slots else 0
+    slots = allowance.concurrency if ask.group.slots else 0
     return (*requests, per_minute / 60, per_minute, slots, NOW_S, ask.requests, *ask.ids[1:])

@@ -91,7 +91,7 @@ class RequestContext:
     def miss(self, reason: str) -> None:
         """Note that a part of the question is unknown, and the stage as `reason`: no other caller may share the
         answer."""
-        self.inputs.miss()
+        self.inputs.mark_incomplete()
         self.ledger.degrade(reason)
 
     def take_citations(self, tool: str, found: Sequence[tool_pb2.Citation]) -> None:

@@ -35,22 +35,22 @@ class Privacy:
         self.guarded.set()
 
     @property
-    def looked_at_also(self) -> Collection[str]:
+    def also_checked(self) -> Collection[str]:
         """The application's own texts that the guard checks: `system`, `prefix`, `tools`."""
         return self.checks.settings.also if self.checks else ()
 
 
-def in_messages(
+def mask_messages(
     messages: Iterable[chat_pb2.Message], masked_texts: Mapping[str, str], *, system: bool
 ) -> tuple[chat_pb2.Message, ...]:
     """The conversation with masked texts. `system`: whether system messages are masked, too."""
     return tuple(
-        message if message.role == chat_pb2.ROLE_SYSTEM and not system else _in_message(message, masked_texts)
+        message if message.role == chat_pb2.ROLE_SYSTEM and not system else _mask_message(message, masked_texts)
         for message in messages
     )
 
 
-def in_tools(tools: Sequence[chat_pb2.Tool], masked_texts: Mapping[str, str]) -> Sequence[chat_pb2.Tool]:
+def mask_tools(tools: Sequence[chat_pb2.Tool], masked_texts: Mapping[str, str]) -> Sequence[chat_pb2.Tool]:
     """The tools with masked texts; unchanged where they have none."""
     if not any(text in masked_texts for tool in tools for text in (tool.description, tool.parameters)):
         return tools
@@ -65,7 +65,7 @@ def in_tools(tools: Sequence[chat_pb2.Tool], masked_texts: Mapping[str, str]) ->
     ]
 
 
-def _in_message(message: chat_pb2.Message, masked_texts: Mapping[str, str]) -> chat_pb2.Message:
+def _mask_message(message: chat_pb2.Message, masked_texts: Mapping[str, str]) -> chat_pb2.Message:
     if not any(text in masked_texts for text in (message.content, *(call.arguments for call in message.tool_calls))):
         return message
     other = chat_pb2.Message()
@@ -81,28 +81,28 @@ def _in_message(message: chat_pb2.Message, masked_texts: Mapping[str, str]) -> c
 
 @dataclass(slots=True)
 class Inputs:
-    """The inputs that stages add to. `kept`: the gateway's own system prompts, by name."""
+    """The inputs that stages add to. `system_prompts`: the gateway's own system prompts, by name."""
 
     question: Question
     privacy: Privacy
-    kept: Mapping[str, SystemPromptSettings] = field(default_factory=dict)
+    system_prompts: Mapping[str, SystemPromptSettings] = field(default_factory=dict)
     transcript: str = ""
     labels: Sequence[vision_pb2.Labels] = ()  # of each picture
     results: Sequence[tuple[str, str]] = ()  # names of tools, and the text of each result
-    missed: bool = False  # a part of the question is unknown: no other caller may share the answer
+    incomplete: bool = False  # a part of the question is unknown: no other caller may share the answer
     masked_texts: Mapping[str, str] = field(default_factory=dict)  # texts, and their masked form
     masked_fields: Mapping[str, str] = field(default_factory=dict)  # likewise, for other fields of the original body
     prompt: Sequence[chat_pb2.Message] = ()  # what the model reads, where it differs from the conversation
     added: Sequence[str] = ()  # lines of context, of a deployment's own stages
-    identified: bool = False  # whether the key for the cache is computed
-    called: bool = False  # whether the prompt has calls of mesh tools by a model
+    cache_key_computed: bool = False
+    has_mesh_tool_calls: bool = False  # in the prompt, by a model
     _asked: Asked | None = None
 
     @property
     def asked(self) -> Asked:
         """The question, with the transcript and image labels so far."""
         if self._asked is None:
-            self._asked = self._put_together()
+            self._asked = self._build()
         return self._asked
 
     def for_model(self) -> Sequence[chat_pb2.Message]:
@@ -126,13 +126,13 @@ class Inputs:
         """Add the recording's transcript."""
         self.transcript, self._asked = text, None
 
-    def see(self, labels: Sequence[vision_pb2.Labels]) -> None:
+    def take_labels(self, labels: Sequence[vision_pb2.Labels]) -> None:
         """Add the pictures' labels."""
         self.labels, self._asked = labels, None
 
     def add_context(self, lines: Sequence[str]) -> None:
         """Add lines to the context. Raises `RuntimeError` once the key for the cache is computed without them."""
-        if self.identified:
+        if self.cache_key_computed:
             raise RuntimeError("context comes before the cache: name `cache` in the stage's `before`")
         self.added, self._asked = (*self.added, *lines), None
 
@@ -150,13 +150,13 @@ class Inputs:
 
     def continue_with(self, turns: Sequence[chat_pb2.Message]) -> None:
         """Add a model's calls of mesh tools and their results to the prompt."""
-        self.prompt, self.called = [*self.for_model(), *turns], True
+        self.prompt, self.has_mesh_tool_calls = [*self.for_model(), *turns], True
 
-    def miss(self) -> None:
+    def mark_incomplete(self) -> None:
         """Note that a part of the question is unknown."""
-        self.missed, self._asked = True, None
+        self.incomplete, self._asked = True, None
 
-    def _put_together(self) -> Asked:
+    def _build(self) -> Asked:
         request, recording = self.question.request, self.question.recording
         messages, context = tuple(request.messages), list(self.picture_lines)
         if recording == "question":
@@ -165,15 +165,15 @@ class Inputs:
             context.append(f"audio: {self.transcript}")
         context += self.added
         pictures = tuple(image.data for image in request.images) if self.question.pixels else ()
-        kept = self.kept.get(request.prompt.system)
-        system = f"{request.prompt.system}: {kept.model_dump_json()}" if kept else ""
+        system_prompt = self.system_prompts.get(request.prompt.system)
+        system = f"{request.prompt.system}: {system_prompt.model_dump_json()}" if system_prompt else ""
         if self.masked_texts:
-            messages = in_messages(messages, self.masked_texts, system="system" in self.privacy.looked_at_also)
+            messages = mask_messages(messages, self.masked_texts, system="system" in self.privacy.also_checked)
             context = [self.masked_texts.get(line, line) for line in context]
         return Asked(
             messages,
             tuple(context),
-            whole=not self.missed,
+            whole=not self.incomplete,
             pictures=pictures,
             system=system,
             results=tuple(self.results),

@@ -278,5 +278,5 @@ class Ledger:
             spent_ms["ttft"] = self.ttft_s * 1000
         if self.usable_s is not None:
             spent_ms["usable"] = self.usable_s * 1000
-        for name, percentile, text in self.targets.missed(spent_ms):
+        for name, percentile, text in self.targets.count_missed(spent_ms):
             self.decide(Act[f"TARGET_MISSED_{percentile.upper()}"], name, text)

@@ -18,11 +18,13 @@ _BUCKETS = (
     *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 3, 4, 5),
     *telemetry.LONG_S,
 )
-_BY = ["model", "cache"]
+_LABELS = ["model", "cache"]
 _STAGE_SECONDS = Histogram("hedgerow_stage_seconds", "Time a stage took.", ["stage", "outcome"], buckets=_BUCKETS)
-_TTFT_SECONDS = Histogram("hedgerow_ttft_seconds", "Time to the first text, thought or call.", _BY, buckets=_BUCKETS)
-_USABLE_SECONDS = Histogram("hedgerow_usable_seconds", "Time to the first whole sentence.", _BY, buckets=_BUCKETS)
-_TOTAL_SECONDS = Histogram("hedgerow_total_seconds", "Time to the last event.", _BY, buckets=_BUCKETS)
+_TTFT_SECONDS = Histogram(
+    "hedgerow_ttft_seconds", "Time to the first text, thought or call.", _LABELS, buckets=_BUCKETS
+)
+_USABLE_SECONDS = Histogram("hedgerow_usable_seconds", "Time to the first whole sentence.", _LABELS, buckets=_BUCKETS)
+_TOTAL_SECONDS = Histogram("hedgerow_total_seconds", "Time to the last event.", _LABELS, buckets=_BUCKETS)
 _ANSWERS = Counter("hedgerow_answers", "Answers.", ["model", "finish_reason", "cache"])
 _DEGRADED = Counter("hedgerow_degraded", "Degraded answers, by reason.", ["reason"])
 DROPPED = Counter("hedgerow_dropped", "Answers whose client disconnected, by progress.", ["progress"])
@@ -75,7 +77,7 @@ def degrade(final: pb.Final, reason: Degraded) -> None:
 
 
 class Targets:
-    """Latency targets by stage; `ttft`, `usable` and `total` are those of the whole answer."""
+    """Latency targets, in milliseconds, by stage; `ttft`, `usable` and `total` are of the whole answer."""
 
     def __init__(self, settings: Mapping[str, TargetSettings] | None = None):
         self._targets = {
@@ -86,8 +88,9 @@ class Targets:
     def __bool__(self) -> bool:
         return bool(self._targets)
 
-    def missed(self, spent_ms: Mapping[str, float]) -> Iterator[tuple[str, str, str]]:
-        """(stage, percentile, words) for each stage beyond its targets, with the highest percentile it is beyond."""
+    def count_missed(self, spent_ms: Mapping[str, float]) -> Iterator[tuple[str, str, str]]:
+        """Count stages with a target, and those beyond it. Yields (stage, percentile, reason) for each of the latter,
+        with the highest percentile whose target it exceeds."""
         for name in spent_ms.keys() & self._targets.keys():
             _measured(name).inc()
             beyond = [(percentile, target) for percentile, target in self._targets[name] if spent_ms[name] > target]

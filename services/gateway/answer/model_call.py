@@ -11,7 +11,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.admission.question import prompt_tokens
 from services.gateway.answer.context import RequestContext
-from services.gateway.answer.inputs import in_tools
+from services.gateway.answer.inputs import mask_tools
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.original_body import own_words
 from services.gateway.answer.results import CacheDecision
@@ -33,7 +33,7 @@ async def question(context: RequestContext, *changed: str) -> llm_pb2.GenerateRe
     """The request to a model. `changed`: fields of the original body that the stage will replace."""
     request = context.question.request
     given, choice = _tools(context)
-    tools = in_tools(given, context.inputs.masked_texts)
+    tools = mask_tools(given, context.inputs.masked_texts)
     if choice is None and request.HasField("tool_choice"):
         changed = (*changed, "tool_choice")
     if tools and not request.tools:
@@ -75,9 +75,9 @@ def _tools(context: RequestContext) -> tuple[Sequence[chat_pb2.Tool], chat_pb2.T
     choice = request.tool_choice if request.HasField("tool_choice") else None
     if request_tools is None or not request_tools.offered:
         return request.tools, choice
-    if choice and (context.inputs.called or not request.tools or choice.name in request_tools.offered):
+    if choice and (context.inputs.has_mesh_tool_calls or not request.tools or choice.name in request_tools.offered):
         choice = None  # it was for an earlier step
-    if context.inputs.called and not request.tools:
+    if context.inputs.has_mesh_tool_calls and not request.tools:
         return request_tools.descriptions(), chat_pb2.ToolChoice(mode=chat_pb2.TOOL_MODE_NONE)
     return request.tools, choice
 

@@ -70,7 +70,7 @@ def _is_rewritten(context: RequestContext) -> bool:
     more = asked.context or asked.results or asked.system or context.inputs.transcript
     # Also where a picture or a recording brought nothing: a model without vision or hearing is not sent it.
     others = request.HasField("audio") or (request.images and not context.question.pixels)
-    return bool(context.inputs.prompt or context.inputs.called or more or others)
+    return bool(context.inputs.prompt or context.inputs.has_mesh_tool_calls or more or others)
 
 
 def _are_together(parts: list[Any], masked_texts: Collection[str]) -> bool:

@@ -155,7 +155,7 @@ class Answer:
 
     def _late(self) -> Sequence[pb.Event]:
         """Patches of the stages whose result came too late for the answer."""
-        if not (self._context.inputs.missed and self._ledger.written.text):
+        if not (self._context.inputs.incomplete and self._ledger.written.text):
             return ()
         patches = [patch for stage in self._started.values() for patch in stage.patches()]
         self._ledger.final.patches.extend(patches)

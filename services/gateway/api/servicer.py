@@ -1,4 +1,4 @@
-"""The contract of the gateway: whose call it is, and which way its messages go."""
+"""The gateway's gRPC service: authenticates each call, and sends it to answers, batches or conversations."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ from services.runtime import telemetry
 from services.runtime.errors import InvalidInput
 from services.runtime.rpc.boundary import Call
 
-_HOLD_S = 1.0  # for the gateways' common quotas to decide on a conversation
-_SAME_BUDGET_S = 0.2  # a client that came back waits longer than its budget: the answer's own end comes first
+_SLOT_DECISION_S = 1.0  # for Redis to decide on a slot of a conversation, a warm-up or an idempotent answer
+_REPEAT_GRACE_S = 0.2  # by which a repeat waits longer than its budget, so that the answer ends before
 
 
 class GatewayServicer:
@@ -61,48 +61,48 @@ class GatewayServicer:
         self._identity, self._admission = identity, intake.admission
         self._preparation = Preparation(settings, backends, media, intake.admission, stages)
         self._conversations: set[Conversation] = set()
-        self._kept = IdempotencyStore(settings.keeps)
-        self.keeps, self.ended = self._kept.has, Outcomes().ended
-        self.arriving = Arrivals(settings, intake, self._kept).of
-        self._tallies = WeakValueDictionary[str, ConversationBytes]()
+        self._idempotency = IdempotencyStore(settings.keeps)
+        self.keeps, self.ended = self._idempotency.has, Outcomes().ended
+        self.arriving = Arrivals(settings, intake, self._idempotency).of
+        self._conversation_bytes = WeakValueDictionary[str, ConversationBytes]()
 
     def authorize(self, metadata: Iterable[tuple[str, str | bytes]], caller: str) -> Credential:
-        """The credential of a call, to whatever this process serves. Raises `KeyUnknown` or `CredentialsDiffer`."""
+        """The credential of a call to any service of this process. Raises `KeyUnknown` or `CredentialsDiffer`."""
         TENANT.set(NONE)
         credential = Credential(self._identity, metadata, caller)
         TENANT.set(credential.tenant.name)
         return credential
 
     async def Generate(self, request: pb.GenerateRequest, call: Call, send: Send) -> None:
-        if request.HasField("original"):  # nothing here reads it, so it might say anything
+        if request.HasField("original"):  # it would not be checked: only the HTTP routes read it
             raise InvalidInput("original", "none by gRPC", "one")
         credential = self.authorize(call.metadata, call.peer)
         await credential.during(self._answer(request, call, credential, send))
 
     async def answer(self, request: pb.GenerateRequest, call: Call, send: Send) -> None:
-        """The same, for the routes by HTTP: they have read `original`, and the request says what it says."""
+        """`Generate` for the HTTP routes, which have read `original` into the request's other fields."""
         await self._answer(request, call, self.authorize(call.metadata, call.peer), send)
 
     async def _answer(self, request: pb.GenerateRequest, call: Call, credential: Credential, send: Send) -> None:
-        give = await self._giving(request, credential.tenant, call)
+        give = await self._answer_source(request, credential.tenant, call)
         call.admitted()
 
-        async def checked(message: pb.GenerateResponse, _: int | None = None, /) -> None:
+        async def send_checked(message: pb.GenerateResponse, _: int | None = None, /) -> None:
             credential.check()
             self._admission.spend(credential.tenant, len(message.events) * PIECE_S)
             await send(message)
 
         if request.HasField("heartbeat_ms"):
-            await with_heartbeats(give, checked, request.heartbeat_ms / 1000)
+            await with_heartbeats(give, send_checked, request.heartbeat_ms / 1000)
         else:
-            await give(checked)
+            await give(send_checked)
 
     async def answer_choices(self, choices: Choices, call: Call, send: SendChoice) -> None:
-        """Several answers to one question, for the routes by HTTP. With an idempotency key they are kept together."""
+        """Several answers to one question, for the HTTP routes. An idempotency key stands for all of them."""
         credential, request = self.authorize(call.metadata, call.peer), choices.whole
         giver = ChoicesGiver(self._preparation, credential.tenant, call.deadline, call.admitted)
 
-        async def checked(message: pb.GenerateResponse, choice: int | None = None, /) -> None:
+        async def send_checked(message: pb.GenerateResponse, choice: int | None = None, /) -> None:
             credential.check()
             self._admission.spend(credential.tenant, len(message.events) * PIECE_S)
             await send(message, choice)
@@ -110,31 +110,31 @@ class GatewayServicer:
         if request.idempotency_key:
             call.admitted()
             give = partial(giver.give, choices)
-            await self._keeping(request, credential.tenant, call, give, choices.count)(checked)
+            await self._idempotent_answer(request, credential.tenant, call, give, choices.count)(send_checked)
         else:
-            await giver.give(choices, call.span, checked)
+            await giver.give(choices, call.span, send_checked)
 
-    async def _giving(
+    async def _answer_source(
         self, request: pb.GenerateRequest, tenant: Tenant, call: Call
     ) -> Callable[[SendChoice], Awaitable[object]]:
-        """A function that gives the answer: a new one, or a stored one."""
+        """A function that sends the answer: a new one, or that of an idempotency key."""
         if not (request.idempotency_key or request.events_seen):
             return (await self._preparation.prepare_answer(request, tenant, call.deadline, call.span)).give
 
         async def begin(span: Span, send: Send) -> None:
             await (await self._preparation.prepare_answer(request, tenant, call.deadline, span)).give(send)
 
-        return self._keeping(request, tenant, call, begin)
+        return self._idempotent_answer(request, tenant, call, begin)
 
-    def _keeping(
+    def _idempotent_answer(
         self, request: pb.GenerateRequest, tenant: Tenant, call: Call, begin: Begin, choices: int = 1
     ) -> Callable[[SendChoice], Awaitable[object]]:
-        """The way to the answer that is kept for the request's key: `begin` gives it where there is none yet. Raises
-        `InvalidInput`."""
+        """A function that sends the answer of the request's idempotency key; `begin` makes it if there is none yet.
+        Raises `InvalidInput`."""
         check_call(request)
-        admit = partial(self._admission.hold, tenant, telemetry.trace_id(call.span), _HOLD_S)
-        within_s = budget_of(request, tenant, self._settings, call.deadline).ms / 1000 + _SAME_BUDGET_S
-        return partial(self._kept.follow, request, tenant.name, begin, admit, within_s, choices=choices)
+        admit = partial(self._admission.hold, tenant, telemetry.trace_id(call.span), _SLOT_DECISION_S)
+        within_s = budget_of(request, tenant, self._settings, call.deadline).ms / 1000 + _REPEAT_GRACE_S
+        return partial(self._idempotency.follow, request, tenant.name, begin, admit, within_s, choices=choices)
 
     async def GenerateBatch(
         self, request: pb.GenerateBatchRequest, call: Call
@@ -166,15 +166,15 @@ class GatewayServicer:
         self, requests: AsyncIterator[pb.ConverseRequest], call: Call
     ) -> AsyncIterator[pb.ConverseResponse]:
         credential = self.authorize(call.metadata, call.peer)
-        async with self._admission.holding(credential.tenant, telemetry.trace_id(call.span), _HOLD_S):
+        async with self._admission.holding(credential.tenant, telemetry.trace_id(call.span), _SLOT_DECISION_S):
             first = await opening(requests)
-            audio = await self._may_converse(first, credential.tenant)
+            audio = await self._audio_for(first, credential.tenant)
             call.admitted()
             conversation = self._conversation(first.options, credential, call)
             remaining = call.deadline.remaining()
             timeout_s = remaining if math.isfinite(remaining) else None
             metadata = (*telemetry.propagate(call.span), whose(credential.tenant.name))
-            with self._listed(conversation), ends_with(credential, conversation):
+            with self._registered(conversation), ends_with(credential, conversation):
                 async with aclosing(conversation.responses(requests, audio, timeout_s, metadata)) as responses:
                     async for response in responses:
                         yield response
@@ -185,7 +185,7 @@ class GatewayServicer:
 
     async def Warm(self, request: pb.WarmRequest, call: Call) -> AsyncIterator[pb.WarmResponse]:
         credential = self.authorize(call.metadata, call.peer)
-        held = self._admission.holding(credential.tenant, telemetry.trace_id(call.span), _HOLD_S)
+        held = self._admission.holding(credential.tenant, telemetry.trace_id(call.span), _SLOT_DECISION_S)
         async with held, aclosing(warm_up(request, credential.tenant, self._warming)) as responses:
             while (response := await credential.during(anext(responses, None))) is not None:
                 credential.check()
@@ -196,14 +196,15 @@ class GatewayServicer:
         return await report_wrong(request, credential.tenant, call, self._backends.cache, self._admission)
 
     def drain(self) -> None:
-        """End the conversations, which have no end of their own, and the work that no client waits for."""
+        """End conversations, and work that no client waits for."""
         for conversation in self._conversations:
             conversation.close()
-        self._kept.drain()
+        self._idempotency.drain()
         self._preparation.close()
 
-    async def _may_converse(self, first: pb.ConverseRequest, tenant: Tenant) -> AudioCalls:
-        """The audio service. Raises where it is not available, or where the first message is wrong."""
+    async def _audio_for(self, first: pb.ConverseRequest, tenant: Tenant) -> AudioCalls:
+        """The audio service for a conversation. Raises `InvalidInput` for a wrong first message, and the breaker's
+        refusal."""
         if not first.HasField("options"):
             raise InvalidInput("options", "required in the first message", first.WhichOneof("kind") or "nothing")
         options, settings = first.options, self._settings
@@ -221,8 +222,8 @@ class GatewayServicer:
                 await answer.give(send)
 
         settings, name = self._settings, credential.tenant.name
-        tally = self._tallies.get(name) or ConversationBytes(settings.tenant_queue_bytes)
-        self._tallies[name] = tally
+        tally = self._conversation_bytes.get(name) or ConversationBytes(settings.tenant_queue_bytes)
+        self._conversation_bytes[name] = tally
         spoken = Spoken(settings.conversation_queue_bytes, tally)
         to_error = partial(batch_error, trace_id=telemetry.trace_id(call.span))
         return Conversation(
@@ -230,7 +231,7 @@ class GatewayServicer:
         )
 
     @contextmanager
-    def _listed(self, conversation: Conversation) -> Iterator[None]:
+    def _registered(self, conversation: Conversation) -> Iterator[None]:
         self._conversations.add(conversation)
         try:
             yield

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
-from services.gateway.admission.intake import USUAL, Limits
+from services.gateway.admission.intake import DEFAULT_LIMITS, Limits
 from services.gateway.http import json_limits
 from services.runtime import strict_json
 from services.runtime.errors import InvalidInput
@@ -205,7 +205,7 @@ class Fields:
         raise self.wrong(name, _NAMES[kind])
 
 
-def parse(body: bytes, limits: Limits = USUAL, model: str = "") -> Fields:
+def parse(body: bytes, limits: Limits = DEFAULT_LIMITS, model: str = "") -> Fields:
     """The object that a body is; a `model` stands for the one that it names. Raises `InvalidInput`, for too many values
     before any is made."""
     json_limits.check(body, limits)

@@ -1,6 +1,7 @@
-"""Retry: repeats a call that failed before it had any effect, within a budget.
+"""The budget of retries, and the pause before a retry.
 
-Only for UNAVAILABLE (and other `retryable` errors), in only one layer above the failure, and never past the deadline.
+Retried are calls that failed before any effect, with UNAVAILABLE or another `retryable` error, in one layer above the
+failure alone, and never past the deadline.
 A call that was throttled is repeated without a pause, and at another backend alone: the breaker keeps calls from the
 first one for as long as its `retry-after` says.
 The budget is a share of the requests, as in Finagle's `RetryBudget` and Envoy's `retry_budget` (both 20%): if all calls
@@ -18,8 +19,9 @@ from services.runtime.errors import ServiceError
 from services.runtime.policy.bucket import ExtraBudget
 
 
-class Retry:
-    """The retries of a whole process. A `share` of 0 turns them off."""
+class RetryBudget:
+    """The retries of a process: a `share` of its requests, and `burst` after a start. A `share` of 0 turns retries off.
+    A pause is random, at most `base_s` seconds."""
 
     def __init__(self, share: float, burst: float, base_s: float, rng: random.Random | None = None):
         self._budget = ExtraBudget(share, burst, start=burst if share else 0.0)

@@ -15,9 +15,9 @@ from hedgerow.tool.v1 import tool_pb2
 from services.gateway.admission.identity import Tenant
 from services.gateway.config import GatewaySettings
 from services.gateway.policies.baseline import LatencyBaseline
-from services.gateway.policies.concurrency_limit import Fixed
+from services.gateway.policies.concurrency_limit import FixedLimit
 from services.gateway.policies.limiter import Limiter
-from services.gateway.policies.retry import Retry
+from services.gateway.policies.retry import RetryBudget
 from services.gateway.policies.slot import SlotRequest
 from services.gateway.policies.tenant_aware_breaker import TenantAwareBreaker, TenantAwarePermit
 from services.gateway.tools.listing import Checker, Listing, Tool
@@ -98,7 +98,7 @@ class SourceClient:
         source: ToolSource,
         settings: GatewaySettings,
         results: ResultCache,
-        retry: Retry,
+        retry: RetryBudget,
         clock: Clock = time.monotonic,
         make_key: Callable[[], str] = lambda: uuid.uuid4().hex,
     ):
@@ -109,7 +109,7 @@ class SourceClient:
         self._breakers: dict[str, TenantAwareBreaker] = {}
         self._limiter = Limiter(
             f"tools {name}",
-            Fixed(self.source_settings.concurrency),
+            FixedLimit(self.source_settings.concurrency),
             _MOST_WAITING,
             self.source_settings.queue_ms / 1000,
             "deadline",

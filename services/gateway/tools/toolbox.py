@@ -19,7 +19,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
 from services.gateway.config import GatewaySettings
-from services.gateway.policies.retry import Retry
+from services.gateway.policies.retry import RetryBudget
 from services.gateway.settings.tools import ToolSettings
 from services.gateway.tools.listing import Tool
 from services.gateway.tools.source import ToolService, ToolSource
@@ -235,7 +235,7 @@ def _check_together(request: pb.GenerateRequest, offered: Mapping[str, Tool], aw
         raise InvalidInput("tool_choice.name", f"one of {', '.join(sorted(own | offered.keys()))}", choice.name)
 
 
-def make_toolbox(settings: GatewaySettings, retry: Retry, channel: Callable[[str], grpc.aio.Channel]) -> Toolbox:
+def make_toolbox(settings: GatewaySettings, retry: RetryBudget, channel: Callable[[str], grpc.aio.Channel]) -> Toolbox:
     """All sources, none of them connected yet. `channel`: that of an address; `retry`: the gateway's budget."""
     results = ResultCache(settings.tools.reused_bytes)
     clients = [

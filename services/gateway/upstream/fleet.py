@@ -13,10 +13,10 @@ from services.gateway.errors import ModelUnavailable
 from services.gateway.policies.baseline import MIN_ANSWERS, LatencyBaseline, ThroughputDrop
 from services.gateway.policies.batch_admission import BatchShare
 from services.gateway.policies.breaker import BreakerOpen, Throttled
-from services.gateway.policies.concurrency_limit import Aimd, Fixed, Gradient2, Limit
+from services.gateway.policies.concurrency_limit import Aimd, FixedLimit, Gradient2, Limit
 from services.gateway.policies.hedge import Hedge, HedgeBudget, HedgeRule
 from services.gateway.policies.limiter import Limiter
-from services.gateway.policies.retry import Retry
+from services.gateway.policies.retry import RetryBudget
 from services.gateway.policies.tenant_aware_breaker import TenantAwarePermit
 from services.gateway.policies.work_shares import WorkShares
 from services.gateway.settings.generation import LimitSettings
@@ -150,7 +150,7 @@ class Fleet:
 
     pools: Mapping[str, Pool]
     hedges: HedgeBudget
-    retry: Retry
+    retry: RetryBudget
     stall_s: float = float("inf")  # the longest silence in the middle of an answer
     across_models: bool = False  # whether a model may be hedged with another
     kept_share: float = 0.0  # of the time that is left, that a late first text leaves to another replica or model
@@ -221,7 +221,7 @@ def make_fleet(
     return Fleet(
         pools={model: pool(model, addresses) for model, addresses in llms.items()},
         hedges=hedges,
-        retry=Retry(retry.max_share, retry.burst, retry.base_ms / 1000, rng),
+        retry=RetryBudget(retry.max_share, retry.burst, retry.base_ms / 1000, rng),
         stall_s=settings.stall_ms / 1000 or float("inf"),
         across_models=hedge.across_models,
         kept_share=settings.kept_share,
@@ -250,7 +250,7 @@ def _make_limiter(settings: GatewaySettings, name: str, work: WorkShares, clock:
 
 
 _LIMITS: Mapping[str, Callable[[LimitSettings, Clock], Limit]] = {
-    "fixed": lambda limit, _: Fixed(limit.initial),
+    "fixed": lambda limit, _: FixedLimit(limit.initial),
     "aimd": lambda limit, clock: Aimd(limit.initial, limit.min, limit.max, clock),
     "gradient2": lambda limit, clock: Gradient2(limit.initial, limit.min, limit.max, clock),
 }

@@ -13,7 +13,7 @@ from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from hedgerow.router.v1 import router_pb2
-from services.gateway.answer.stages.cache.write_behind import Look
+from services.gateway.answer.stages.cache.write_behind import MayStore
 from services.gateway.policies.work_shares import WorkShares
 from services.gateway.upstream.cache import Known
 from services.gateway.upstream.fleet import Fleet, make_fleet
@@ -206,13 +206,15 @@ class NotedWriteBehind:
     stored: list[cache_pb2.StoreRequest] = field(default_factory=list)
     known: list[Known] = field(default_factory=list)
     observed: list[router_pb2.Observation] = field(default_factory=list)
-    looks: list[Look | None] = field(default_factory=list)
+    checks: list[MayStore | None] = field(default_factory=list)
     keeps_pending: bool = False
 
-    def store(self, question: bytes, request: cache_pb2.StoreRequest, known: Known, look: Look | None = None) -> None:
+    def store(
+        self, question: bytes, request: cache_pb2.StoreRequest, known: Known, may_store: MayStore | None = None
+    ) -> None:
         self.stored.append(request)
         self.known.append(known)
-        self.looks.append(look)
+        self.checks.append(may_store)
 
     def pending(self, tenant: str, question: bytes) -> cache_pb2.Answer | None:
         return self.stored[-1].answer if self.keeps_pending and self.stored else None

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from hedgerow.tool.v1 import tool_pb2
-from services.gateway.policies.retry import Retry
+from services.gateway.policies.retry import RetryBudget
 from services.gateway.tools.source import CallAttempt
 from services.gateway.tools.source_client import ResultCache, SourceClient
 from services.gateway.tools.toolbox import Toolbox
@@ -76,7 +76,7 @@ def toolbox(*sources: ScriptedTools, **settings: object) -> Toolbox:
     described = {name: {"address": "unused", **own} for name in named}
     rest = {name: settings.pop(name) for name in ("breaker", "expected") if name in settings}
     whole = gateway_settings(llm_addresses={"unused": "unused"}, **rest, tools={"sources": described, **settings})
-    results, retry = ResultCache(whole.tools.reused_bytes, loop_clock), Retry(1, 10, 0, InOrder())
+    results, retry = ResultCache(whole.tools.reused_bytes, loop_clock), RetryBudget(1, 10, 0, InOrder())
     keys = iter(f"key-{number}" for number in range(1_000))
     clients = [
         SourceClient(name, source, whole, results, retry, loop_clock, lambda: next(keys))

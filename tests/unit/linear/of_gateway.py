@@ -62,7 +62,7 @@ def _form(text: str) -> None:
         raise AssertionError(message)
 
     headers = [(b"content-type", b"multipart/form-data; boundary=b")]
-    bounds = Bounds(1 << 30, 60_000, intake.USUAL, None)
+    bounds = Bounds(1 << 30, 60_000, intake.DEFAULT_LIMITS, None)
     asyncio.run(read_form(Exchange({"headers": headers}, receive, send, bounds)))
 
 

@@ -11,7 +11,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.answer import model_call
 from services.gateway.answer.context import RequestContext
-from services.gateway.answer.inputs import in_tools
+from services.gateway.answer.inputs import mask_tools
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.original_body import FORM
 from services.gateway.answer.output import Output
@@ -79,7 +79,9 @@ class AgentStep:
         context, request = self._context, self._context.question.request
         asked = await model_call.question(context, "messages", "tools", "tool_choice", *FORM)
         del asked.tools[:]
-        asked.tools.extend(in_tools([*request.tools, *self._request_tools.descriptions()], context.inputs.masked_texts))
+        asked.tools.extend(
+            mask_tools([*request.tools, *self._request_tools.descriptions()], context.inputs.masked_texts)
+        )
         asked.ClearField("response_format")
         asked.ClearField("tool_choice")
         if self._first and request.HasField("tool_choice"):

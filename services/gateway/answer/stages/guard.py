@@ -55,7 +55,7 @@ class GuardStage(AnswerStage):
     async def start(self) -> Work | None:
         context, ledger = self.context, self.context.ledger
         original = context.question.request.original
-        unread: Callable[[], _Fields] = partial(list, unread_texts(original, context.privacy.looked_at_also))
+        unread: Callable[[], _Fields] = partial(list, unread_texts(original, context.privacy.also_checked))
         fields = await aside(context.tenant.name, _size_of_unread(original), unread, ledger.remaining())
         stage = ledger.begin(self.name)  # now: a client that left meanwhile would leave its span open
         deadline = Deadline.after(stage.budget_s, ledger.clock)
@@ -174,7 +174,7 @@ _JSON_TEXTS = (_ARGUMENTS, _PARAMETERS)
 def _private_texts(context: RequestContext) -> Iterator[tuple[str, str]]:
     """The texts that may hold private data, each with its kind. System messages, a prefix and tools are the
     application's own texts and are left out, unless the setting `also` names them."""
-    also = context.privacy.looked_at_also
+    also = context.privacy.also_checked
     for message in context.inputs.asked.messages:
         if message.role == chat_pb2.ROLE_SYSTEM and "system" not in also:
             continue
@@ -193,7 +193,7 @@ def _private_texts(context: RequestContext) -> Iterator[tuple[str, str]]:
 def _instructing_texts(context: RequestContext, fields: _Fields) -> Iterator[str]:
     """The texts that may hold injections. Of other fields, of parts that are left for a provider and of the parameters
     of a tool, only texts of several words: documents for the model, for example."""
-    also = context.privacy.looked_at_also
+    also = context.privacy.also_checked
     for tool in _tools(context):
         yield from (text for text in _strings_of(tool.parameters) if " " in text)
         yield tool.description
@@ -219,7 +219,7 @@ def _is_long(texts: Iterable[str]) -> bool:
 
 def _tools(context: RequestContext) -> Sequence[chat_pb2.Tool]:
     """The tools for the model, those of the caller and of the mesh, where the setting `also` names tools."""
-    if "tools" not in context.privacy.looked_at_also:
+    if "tools" not in context.privacy.also_checked:
         return ()
     return [*context.question.request.tools, *(context.request_tools.descriptions() if context.request_tools else ())]
 

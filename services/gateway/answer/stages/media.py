@@ -214,7 +214,7 @@ class VisionStage(_MediaStage):
 
     def _take(self, seen: vision_pb2.ClassifyResponse) -> None:
         self.context.ledger.final.sights.pictures.extend(seen.results)
-        self.context.inputs.see(seen.results)
+        self.context.inputs.take_labels(seen.results)
         self._seen = True
 
 

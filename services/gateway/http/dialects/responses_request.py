@@ -1,7 +1,7 @@
 """Reads requests of OpenAI's Responses API.
 
-Items and fields that the gateway's contract has no place for are left unread: a model behind the same API gets them as
-the caller wrote them, a model behind another API refuses them by their place. Policies read their texts.
+Items and fields without a counterpart in the proto are not read: a model of the same API gets them unchanged, a model
+of another API refuses them by their place. Policies, such as the guard, read their texts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MEDIA = {  # parts besides text, by roles
 }
 _REASONING = "reasoning"
 # Fields without prose: names, addresses and encoded data.
-_NOT_WORDS = frozenset(
+_FIELDS_WITHOUT_PROSE = frozenset(
     {
         "call_id",
         "detail",
@@ -43,9 +43,9 @@ _NOT_WORDS = frozenset(
         "type",
     }
 )
-_MOST_WITHOUT_BLANK = 1_024  # characters: what is longer is data
-_KEPT = ("previous_response_id", "conversation", "background")  # what one provider alone knows, or goes on with
-_WITHOUT_INPUT = ("prompt", "previous_response_id", "conversation")  # what a provider can answer alone
+_LONGEST_WORD = 1_024  # characters; a longer text that begins with so many without a blank is data
+_PROVIDER_STATE = ("previous_response_id", "conversation", "background")  # continue or create state at one provider
+_INSTEAD_OF_INPUT = ("prompt", "previous_response_id", "conversation")  # a request with one of these needs no `input`
 # Fields of the request that the answer repeats, with the defaults that clients expect.
 _ECHOED: Mapping[str, Any] = {
     "background": False,
@@ -71,50 +71,50 @@ _ECHOED: Mapping[str, Any] = {
     "user": None,
 }
 _MOST_ECHOED = 262_144  # bytes of JSON besides texts: the event loop writes them several times
-_OPENAIS = ("text", "json_object", "json_schema")  # of formats
-_TOOL: Mapping[str, Any] = {"description": None, "parameters": None, "strict": False}
+_OPENAI_FORMATS = ("text", "json_object", "json_schema")  # of formats
+_TOOL_DEFAULTS: Mapping[str, Any] = {"description": None, "parameters": None, "strict": False}
 _LOGPROBS = "message.output_text.logprobs"
 
 
 def take_input(request: pb.GenerateRequest, body: Fields, most_messages: int) -> None:
-    """Add the messages that `input` says, `most_messages` at most. Raises `InvalidInput`."""
+    """Add the messages of `input`, `most_messages` at most. Raises `InvalidInput`."""
     if isinstance(text := body.seen("input"), str):
         request.messages.add(role=chat_pb2.ROLE_USER, content=body.needed("input") if text.strip() else NO_TEXT)
         return
-    if "input" not in body and not any(name in body for name in _WITHOUT_INPUT):
+    if "input" not in body and not any(name in body for name in _INSTEAD_OF_INPUT):
         raise body.wrong("input", "a string or an array")
     items = body.objects("input")
-    asking = [index for index, item in enumerate(items) if item.seen("type") != _REASONING]
-    called = set[str]()
+    not_reasoning = [index for index, item in enumerate(items) if item.seen("type") != _REASONING]
+    call_ids = set[str]()
     for index, item in enumerate(items):
         if len(request.messages) > most_messages:
             raise InvalidInput("messages", f"at most {most_messages}", f"{len(items)} items")
-        last = bool(asking) and index == asking[-1]
-        if not _take_item(request, item, called, last=last):
-            _stand_in(request, item)
-    if not asking:
-        request.messages.add(role=chat_pb2.ROLE_USER, content=NO_TEXT)  # all of it is kept by the provider
+        last = bool(not_reasoning) and index == not_reasoning[-1]
+        if not _take_item(request, item, call_ids, last=last):
+            _add_prose(request, item)
+    if not not_reasoning:
+        request.messages.add(role=chat_pb2.ROLE_USER, content=NO_TEXT)  # the provider has the conversation
 
 
-def _take_item(request: pb.GenerateRequest, item: Fields, called: set[str], *, last: bool) -> bool:
-    """Whether the contract has a place for it. The last one of a conversation there is a user's or a result; `called`
-    are the calls so far, by their ids."""
+def _take_item(request: pb.GenerateRequest, item: Fields, call_ids: set[str], *, last: bool) -> bool:
+    """Add the message of an item; False if the proto has none for it. `last`: the conversation's last item, which must
+    be a user's message or a tool's result. `call_ids` are those of the calls so far."""
     kind = item.seen("type")
     if kind is None or kind == "message":
         return _take_message(request, item, last=last)
     if kind == "function_call" and not last:
         item.needed("type")
         call = {name: item.needed(name) for name in ("name", "arguments")}
-        _speaking(request).tool_calls.add(id=item.needed("call_id"), **call)
-        called.add(item.needed("call_id"))
+        _assistant_turn(request).tool_calls.add(id=item.needed("call_id"), **call)
+        call_ids.add(item.needed("call_id"))
         return True
-    if kind == "function_call_output" and _call_of(item) in called:
+    if kind == "function_call_output" and _call_of(item) in call_ids:
         item.needed("type")
         result = request.messages.add(role=chat_pb2.ROLE_TOOL, tool_call_id=item.needed("call_id"))
         _put_content(result, item, "output")
         return True
     if kind == _REASONING:
-        item.needed("type")  # what a model thought before is not for a model behind another API to read
+        item.needed("type")  # models of other APIs do not read it
         return True
     if not isinstance(kind, str):
         raise item.wrong("type", "a string")
@@ -140,18 +140,18 @@ def _take_message(request: pb.GenerateRequest, item: Fields, *, last: bool) -> b
 
 
 def _put_content(message: chat_pb2.Message, given: Fields, name: str) -> None:
-    """A text, or parts. Text alone stays text; a part that has no place is left unread, and stands for a message that
-    has no others."""
+    """Put a text or parts into the message. Text parts alone become one text. Parts without a counterpart are not read;
+    a message of such parts alone gets their prose."""
     if not isinstance(given.seen(name), list):
         message.content = given.text(name) or ""
         return
     given_parts = given.objects(name)
     read = [part for part in given_parts if _is_read(part, message.role)]
-    spoken = any(part.seen("type") in _TEXTS for part in given_parts)
-    parts = [_read(part, message.role, spoken=spoken) for part in read]
+    has_text = any(part.seen("type") in _TEXTS for part in given_parts)
+    parts = [_read(part, message.role, has_text=has_text) for part in read]
     note_documents(message, parts, read)
     if given_parts and not parts:
-        message.content = "\n".join(map(_words, given_parts))
+        message.content = "\n".join(map(_prose, given_parts))
     elif all(part.WhichOneof("kind") == "text" for part in parts):
         message.content = "".join(part.text for part in parts)
     else:
@@ -165,40 +165,40 @@ def _is_read(part: Fields, role: chat_pb2.Role) -> bool:
     return kind in _TEXTS or kind in _MEDIA.get(role, ())
 
 
-def _read(part: Fields, role: chat_pb2.Role, *, spoken: bool) -> chat_pb2.Part:
-    """`spoken`: whether there is text beside it. Nothing stands in that text for a picture that is left to providers,
-    so that a guard finds the caller's own texts."""
+def _read(part: Fields, role: chat_pb2.Role, *, has_text: bool) -> chat_pb2.Part:
+    """The part for the proto. A picture that only providers read becomes an empty text if `has_text`, so that a guard
+    checks the caller's own texts alone."""
     is_user = role == chat_pb2.ROLE_USER
-    if spoken and part.seen("type") == "input_image" and not (is_user and is_inline(part)):
+    if has_text and part.seen("type") == "input_image" and not (is_user and is_inline(part)):
         return chat_pb2.Part(text="")
     return read_part(part, media=is_user)
 
 
-def _stand_in(request: pb.GenerateRequest, item: Fields) -> None:
-    """Add the texts of an item that the contract has no place for, so that policies read them. No model gets them."""
-    request.messages.add(role=chat_pb2.ROLE_USER, content=_words(item))
+def _add_prose(request: pb.GenerateRequest, item: Fields) -> None:
+    """Add a message with the prose of an item without a counterpart, for policies. No model gets it."""
+    request.messages.add(role=chat_pb2.ROLE_USER, content=_prose(item))
 
 
-def _words(given: Fields) -> str:
-    return "\n".join(text for name in given for text in _texts(name, given.seen(name))) or NO_TEXT
+def _prose(given: Fields) -> str:
+    return "\n".join(text for name in given for text in _prose_texts(name, given.seen(name))) or NO_TEXT
 
 
-def _texts(name: str, given: Any) -> Iterator[str]:
-    if name in _NOT_WORDS:
+def _prose_texts(name: str, given: Any) -> Iterator[str]:
+    if name in _FIELDS_WITHOUT_PROSE:
         return
     if isinstance(given, str):
-        if given.strip() and (len(given) <= _MOST_WITHOUT_BLANK or " " in given[:_MOST_WITHOUT_BLANK]):
+        if given.strip() and (len(given) <= _LONGEST_WORD or " " in given[:_LONGEST_WORD]):
             yield given
     elif isinstance(given, dict):
         for inner, value in given.items():
-            yield from _texts(inner, value)
+            yield from _prose_texts(inner, value)
     elif isinstance(given, list):
         for value in given:
-            yield from _texts("", value)
+            yield from _prose_texts("", value)
 
 
-def _speaking(request: pb.GenerateRequest) -> chat_pb2.Message:
-    """The assistant's turn that calls are a part of."""
+def _assistant_turn(request: pb.GenerateRequest) -> chat_pb2.Message:
+    """The assistant's last turn, to which calls are added."""
     if request.messages and request.messages[-1].role == chat_pb2.ROLE_ASSISTANT:
         return request.messages[-1]
     return request.messages.add(role=chat_pb2.ROLE_ASSISTANT)
@@ -207,7 +207,7 @@ def _speaking(request: pb.GenerateRequest) -> chat_pb2.Message:
 def read_response(
     body: Fields, headers: Mapping[str, str], known: Collection[str], most_messages: int = LONG_MESSAGES
 ) -> RequestOptions:
-    """The order of a response. Raises `InvalidInput` and `ModelUnknown`."""
+    """The request with its options. Raises `InvalidInput` and `ModelUnknown`."""
     order = RequestOptions(pb.GenerateRequest())
     request = order.request
     take_model(order, body, known)
@@ -223,14 +223,14 @@ def read_response(
     text = body.object("text")
     take_form(request, body, text and text.object("format"))
     take_options(order, headers, body)
-    _settle_kept(order, body)
+    _require_one_provider(order, body)
     order.echo = _echo(body)
     return order
 
 
-def _settle_kept(order: RequestOptions, body: Fields) -> None:
-    """A request that continues state at a provider goes to that provider alone, and shares no answer."""
-    for name in _KEPT:
+def _require_one_provider(order: RequestOptions, body: Fields) -> None:
+    """Send a request that uses state at a provider to that provider once, and share no answer."""
+    for name in _PROVIDER_STATE:
         if not body.seen(name):
             continue
         if not order.request.model:
@@ -252,7 +252,7 @@ def _take_sampling(request: pb.GenerateRequest, body: Fields) -> None:
 
 
 def _take_tools(request: pb.GenerateRequest, body: Fields) -> None:
-    """Functions; a provider's own tools are left to it, and so is a choice that is not of functions."""
+    """Add functions; the provider alone reads its own tools, and a choice that is not of functions."""
     for given in body.objects("tools"):
         kind = given.seen("type")
         if not isinstance(kind, str):
@@ -282,12 +282,12 @@ def _take_choice(request: pb.GenerateRequest, body: Fields) -> None:
 
 
 def _echo(body: Fields) -> dict[str, Any]:
-    """The fields that the answer repeats; the defaults of objects and arrays that are too large together."""
+    """The fields that the answer repeats; defaults in place of objects and arrays beyond `_MOST_ECHOED`."""
     fields, left = dict[str, Any](), _MOST_ECHOED
     for name, default in _ECHOED.items():
         given = default if body.seen(name) is None else body.seen(name)
         size = len(compact(given)) if isinstance(given, dict | list) else 0
         fields[name], left = (given, left - size) if size <= left else (default, left)
-    if (text := body.object("text")) and (given := text.object("format")) and given.text("type") not in _OPENAIS:
+    if (text := body.object("text")) and (given := text.object("format")) and given.text("type") not in _OPENAI_FORMATS:
         fields["text"] = {**fields["text"], **_ECHOED["text"]}  # its strict clients refuse a type that they do not know
-    return {**fields, "tools": [{**_TOOL, **tool} for tool in fields["tools"]], "store": False}
+    return {**fields, "tools": [{**_TOOL_DEFAULTS, **tool} for tool in fields["tools"]], "store": False}

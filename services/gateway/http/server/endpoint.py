@@ -22,7 +22,7 @@ from prometheus_client import Histogram
 from starlette.types import Receive, Scope, Send
 
 from hedgerow.identities import GATEWAY, SERVICES
-from services.gateway.admission.intake import USUAL, Intake
+from services.gateway.admission.intake import DEFAULT_LIMITS, Intake
 from services.gateway.api.servicer import GatewayServicer
 from services.gateway.http.errors import ErrorResponse, error_response
 from services.gateway.http.server.client_watch import Left
@@ -61,7 +61,7 @@ class Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         most_bytes = self.limits.max_body_bytes if self.media else self.limits.max_text_body_bytes
-        limits = self.intake.limits if self.intake else USUAL
+        limits = self.intake.limits if self.intake else DEFAULT_LIMITS
         bounds = Bounds(most_bytes, self.limits.body_ms, limits, None if self.open_ else self.intake)
         exchange, started = Exchange(scope, receive, send, bounds), time.perf_counter()
         with telemetry.server_span(f"http {self.route}", exchange.metadata) as span:

@@ -47,7 +47,7 @@ class MemoryResponses:
         return self._stored.bytes
 
     async def put(self, owner: Owner, response_id: str, data: bytes) -> bool:
-        name, tenant = owner.name(response_id), owner.tenant
+        name, tenant = owner.storage_name(response_id), owner.tenant
         self._forget(name)
         if len(data) + _OVERHEAD_BYTES > self._tenant_bytes:
             return False
@@ -58,18 +58,18 @@ class MemoryResponses:
         return name in self._stored
 
     async def size(self, owner: Owner, response_id: str) -> int | None:
-        stored = self._stored.get(owner.name(response_id))
+        stored = self._stored.get(owner.storage_name(response_id))
         return len(stored.data) if stored else None
 
     async def get(self, owner: Owner, response_id: str) -> bytes | None:
-        name = owner.name(response_id)
+        name = owner.storage_name(response_id)
         if (stored := self._stored.get(name)) is None:
             return None
         self._stored.use(name)
         return stored.data
 
     async def delete(self, owner: Owner, response_id: str) -> bool:
-        return self._forget(owner.name(response_id))
+        return self._forget(owner.storage_name(response_id))
 
     def _forget(self, name: str) -> bool:
         stored = self._stored.pop(name)

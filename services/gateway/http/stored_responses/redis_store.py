@@ -116,7 +116,7 @@ class RedisResponses:
         self._slots, self._lines = asyncio.Semaphore(_CALLS), LineLimit()
 
     async def put(self, owner: Owner, response_id: str, data: bytes) -> bool:
-        name = owner.name(response_id)
+        name = owner.storage_name(response_id)
         sealed = await aside(owner.tenant, len(data), partial(seal, response_id, name, data))
         if len(sealed) > self._tenant_bytes:
             return False
@@ -126,17 +126,17 @@ class RedisResponses:
         return True
 
     async def size(self, owner: Owner, response_id: str) -> int | None:
-        return await self._run(_SIZE, owner, owner.name(response_id)) or None
+        return await self._run(_SIZE, owner, owner.storage_name(response_id)) or None
 
     async def get(self, owner: Owner, response_id: str) -> bytes | None:
-        name = owner.name(response_id)
+        name = owner.storage_name(response_id)
         sealed = await self._run(_GET, owner, name)
         if sealed is None:
             return None
         return await aside(owner.tenant, len(sealed), partial(unseal, response_id, name, sealed))
 
     async def delete(self, owner: Owner, response_id: str) -> bool:
-        return bool(await self._run(_DELETE, owner, owner.name(response_id)))
+        return bool(await self._run(_DELETE, owner, owner.storage_name(response_id)))
 
     async def _run(self, script: str, owner: Owner, *given: str | bytes | int) -> Any:
         own = f"{PREFIX}responses:{{{owner.tenant}}}:"  # in one slot of a cluster

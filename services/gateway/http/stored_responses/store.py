@@ -1,4 +1,4 @@
-"""Where responses are stored, whose they are, and the errors of those that are not."""
+"""Stored responses: their owners, their form, the interface of their stores, and the errors of missing ones."""
 
 from __future__ import annotations
 
@@ -12,29 +12,28 @@ from typing import Any, Literal, Protocol, Self
 from services.runtime.errors import InvalidInput, Missing, ServiceError, Unavailable, shorten
 from services.runtime.strict_json import in_steps
 
-_LEAST_ID = 16  # characters
+_SHORTEST_ID = 16  # characters
 _ID_OPTIONAL = ("message", "function_call")  # in an input, unlike calls of a provider's own tools
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The callers that find a response: a tenant's, or of these the ones with the same `end_user`. The same callers
-    find the single items of its output, as `Owner` of the `kind` item."""
+    """The callers that find a response: all of a tenant, or those of one `end_user`. Items of its output are stored
+    separately, for the same callers, with the `kind` item."""
 
     tenant: str
     end_user: tuple[str, ...] = ()
     kind: Literal["response", "item"] = "response"
 
-    def name(self, stored_id: str) -> str:
-        """The name of a stored response or item: a digest, from which neither its id nor its end user can be read. The
-        id of another owner's response has another name, and so is as unknown as any."""
+    def storage_name(self, stored_id: str) -> str:
+        """The key of a stored response or item: a digest of owner and id. An id is unknown to every other owner."""
         whose = json.dumps([self.kind, self.tenant, *self.end_user, stored_id])
         return hashlib.sha256(whose.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class StoredResponse:
-    """A response, and all items that the model was asked with: earlier turns, then the request's own."""
+    """A response, and all items of the model's input: earlier turns, then the request's own."""
 
     response: dict[str, Any]
     input: list[dict[str, Any]]
@@ -42,12 +41,12 @@ class StoredResponse:
     @property
     def conversation(self) -> list[Any]:
         """The items before the input of the next turn."""
-        return [*self.input, *(item for _, item in _sent_back(self.response["output"]) if item)]
+        return [*self.input, *(item for _, item in _items_for_model(self.response["output"]) if item)]
 
     @property
     def items(self) -> dict[str, bytes]:
-        """The items of the output by their ids, as a request that names one gets it: nothing of a thought that its
-        provider alone could read. An id that is short enough to be guessed or to come again names none."""
+        """The items of the output by their ids, as JSON for an `item_reference`; `null` for a thought that only its
+        provider can read. Items with ids that could be guessed are left out."""
         return {name: in_steps(item, _line) if item else b"null" for name, item in self._named}
 
     @property
@@ -57,7 +56,7 @@ class StoredResponse:
 
     @property
     def _named(self) -> list[tuple[str, dict[str, Any] | None]]:
-        return [each for each in _sent_back(self.response["output"]) if len(each[0]) >= _LEAST_ID]
+        return [each for each in _items_for_model(self.response["output"]) if len(each[0]) >= _SHORTEST_ID]
 
     def serialize(self) -> bytes:
         """The response as lines of JSON, one for the response and one for each item: between two lines a thread lets
@@ -82,24 +81,24 @@ def _line(given: object) -> bytes:
     return json.dumps(given, separators=(",", ":"), ensure_ascii=False).encode(errors="surrogatepass")
 
 
-def _sent_back(output: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any] | None]]:
-    """The ids of an answer's items, each with the item as a model gets it that stores nothing. OpenAI's API looks for a
-    thought without its encrypted text by its id, and for the thought before an item with an id. So one such thought
-    takes all of its turn away, and the ids. Without thoughts ids have no use, and would make two equal conversations
-    differ for the cache."""
+def _items_for_model(output: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any] | None]]:
+    """(id, item) for an answer's items, as the input of a model that stores nothing; None for an item that it could not
+    read. OpenAI's API looks up a thought without encrypted text by its id, and the thought before an item with an id.
+    So with such a thought, all thoughts and all ids are left out. Without thoughts, ids are left out where they are
+    optional, because they would make equal conversations differ for the cache."""
     thoughts = [item for item in output if item.get("type") == "reasoning"]
     if thoughts and all(item.get("encrypted_content") for item in thoughts):
         return [(_id(item), item) for item in output]
     always = bool(thoughts)
-    return [(_id(item), None if item in thoughts else _nameless(item, always)) for item in output]
+    return [(_id(item), None if item in thoughts else _without_id(item, always)) for item in output]
 
 
 def _id(item: dict[str, Any]) -> str:
     return str(item.get("id") or "")
 
 
-def _nameless(item: dict[str, Any], always: bool) -> dict[str, Any]:
-    """An item without its id, where an API lets an input have none, or `always`."""
+def _without_id(item: dict[str, Any], always: bool) -> dict[str, Any]:
+    """An item without its id, if the id is optional in an input, or `always`."""
     if not (always or item.get("type") in _ID_OPTIONAL):
         return item
     return {name: given for name, given in item.items() if name != "id"}
@@ -123,7 +122,7 @@ class ResponseStore(Protocol):
 
 
 class PreviousResponseNotFound(InvalidInput):
-    """A request that goes on with a response that is not stored, or not for its caller."""
+    """The request continues a response that is not stored, or not for this caller."""
 
     reason = "PREVIOUS_RESPONSE_NOT_FOUND"
 
@@ -133,7 +132,7 @@ class PreviousResponseNotFound(InvalidInput):
 
 
 class ItemNotFound(Missing):
-    """An item that an input refers to, and that is not stored, or not for its caller."""
+    """The input refers to an item that is not stored, or not for this caller."""
 
     reason = "ITEM_NOT_FOUND"
 
@@ -142,7 +141,7 @@ class ItemNotFound(Missing):
 
 
 class ResponseNotFound(Missing):
-    """A response that is not stored, or not for its caller."""
+    """The response is not stored, or not for this caller."""
 
     reason = "RESPONSE_NOT_FOUND"
 

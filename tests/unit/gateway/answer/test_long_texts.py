@@ -118,7 +118,7 @@ async def test_guarding_a_long_answer_before_it_is_stored_gives_way_to_other_tas
 ) -> None:
     scene = guarded(None, finish(LONG[text] + ends), personal="mask")
     final, allowed = await scene.final(), list[bool]()
-    look = scene.write_behind.looks[0]
+    look = scene.write_behind.checks[0]
     assert final.text == LONG[text] + ends
     assert look is not None
 

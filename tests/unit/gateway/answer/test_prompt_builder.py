@@ -12,7 +12,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.vision.v1 import vision_pb2
 from services.gateway.admission.messages import NO_TEXT, flatten
-from services.gateway.answer.inputs import in_messages
+from services.gateway.answer.inputs import mask_messages
 from services.gateway.answer.prompt_builder import Asked, picture_lines
 from services.gateway.answer.stages.cache.cache_key import cache_question
 from services.gateway.config import GatewaySettings
@@ -119,7 +119,7 @@ def test_equal_pictures_in_other_places_are_another_question():
 
 def test_pictures_of_a_masked_text_come_before_it():
     asked = asked_with([part(text="I am Ann: "), part(image=b"1")])
-    masked = in_messages(asked.messages, {"I am Ann: ": "I am [name 1]: "}, system=False)
+    masked = mask_messages(asked.messages, {"I am Ann: ": "I am [name 1]: "}, system=False)
     shown = replace(asked, messages=masked).for_model()[0]
     assert list(shown.parts) == [part(image=b"1"), part(text="I am [name 1]: ")]
 

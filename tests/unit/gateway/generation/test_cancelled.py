@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from services.gateway.generation.stack import make_stack
-from services.gateway.policies.concurrency_limit import Fixed
+from services.gateway.policies.concurrency_limit import FixedLimit
 from services.gateway.policies.limiter import Limiter
 from services.gateway.policies.single_flight import Flight
 from services.gateway.policies.slot import SlotRequest
@@ -33,7 +33,7 @@ BUDGET = 100.0  # of extra calls, saved up
 def test_at_a_limiter(in_background: bool):
     @asynccontextmanager
     async def scene() -> Work:
-        limiter = Limiter("m", Fixed(1), 10, 60, shed_load=1, clock=loop_clock)
+        limiter = Limiter("m", FixedLimit(1), 10, 60, shed_load=1, clock=loop_clock)
         held = await limiter.enter(SlotRequest(100, "other", 1.0, Deadline.never(loop_clock)))
         release = asyncio.get_running_loop().call_later(1, held.release)
         placed = (lambda: None) if in_background else None

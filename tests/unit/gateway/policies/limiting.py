@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 
 import pytest
 
-from services.gateway.policies.concurrency_limit import Fixed, Sample
+from services.gateway.policies.concurrency_limit import FixedLimit, Sample
 from services.gateway.policies.limiter import Limiter
 from services.gateway.policies.slot import Shed, Slot, SlotRequest
 from services.runtime.deadline import Deadline
@@ -30,7 +30,7 @@ class Adjustable:
 
 def gate_of(slots: int = 1, queue: int = 10, **options) -> Limiter:
     options = {"queue_s": 60, "shed_load": 2.0, "clock": PausedClock(), "rng": random.Random(1)} | options
-    return Limiter("llm demo", options.pop("limit", None) or Fixed(slots), queue, **options)
+    return Limiter("llm demo", options.pop("limit", None) or FixedLimit(slots), queue, **options)
 
 
 def request(score: int = NORMAL, tenant: str = "a", weight: float = 1, deadline: Deadline | None = None) -> SlotRequest:

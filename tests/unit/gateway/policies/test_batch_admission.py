@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from services.gateway.policies.batch_admission import BatchAdmission, BatchShare
-from services.gateway.policies.concurrency_limit import Fixed
+from services.gateway.policies.concurrency_limit import FixedLimit
 from services.gateway.policies.limiter import Limiter
 from services.gateway.policies.slot import Shed, Slot, SlotRequest, score
 from services.runtime.deadline import Deadline
@@ -25,7 +25,7 @@ class Scene:
         self.pressure = 0.0
         self.limiter = Limiter(
             "llm demo",
-            Fixed(slots),
+            FixedLimit(slots),
             queue,
             0.2,
             clock=loop_clock,

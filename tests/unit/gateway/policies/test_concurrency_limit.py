@@ -11,7 +11,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.gateway.policies.concurrency_limit import Aimd, Fixed, Gradient2, Limit, Sample
+from services.gateway.policies.concurrency_limit import Aimd, FixedLimit, Gradient2, Limit, Sample
 from tests.clock import PausedClock
 
 Adaptive = Callable[[int, int, int, PausedClock], Limit]
@@ -185,7 +185,7 @@ def test_a_refusal_is_not_taken_for_a_fast_answer():
 
 
 def test_a_fixed_limit_stays():
-    limit = Fixed(7)
+    limit = FixedLimit(7)
     for _ in range(100):
         limit.sample(Sample(60, 50, 7, failed=True))
     assert limit.value == 7

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import pytest
 
 from services.gateway.policies.baseline import LatencyBaseline
-from services.gateway.policies.concurrency_limit import Fixed, Gradient2, Sample
+from services.gateway.policies.concurrency_limit import FixedLimit, Gradient2, Sample
 from services.gateway.policies.hedge import Hedge, HedgeBudget, HedgeRule
 from services.gateway.policies.limiter import Limiter
 from services.gateway.policies.slot import Shed, SlotRequest
@@ -106,7 +106,7 @@ def served(
     """The share of all served time that each tenant has. `load`: what it asks for, where 1 is all that there is."""
 
     async def main() -> dict[str, float]:
-        limiter = Limiter("m", Fixed(slots), 100, 0.2, "deadline", clock=loop_clock, rng=random.Random(0))
+        limiter = Limiter("m", FixedLimit(slots), 100, 0.2, "deadline", clock=loop_clock, rng=random.Random(0))
         rng, had = random.Random(1), dict.fromkeys(weights, 0.0)
 
         async def call(tenant: str) -> None:

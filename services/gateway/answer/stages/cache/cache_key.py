@@ -117,7 +117,7 @@ class Identifier:
         cached = cache_question(request, asked, self.tenant.name, eligibility, models, omits=self.omits)
         cached.ignore_case = self.tenant.hits.ignore_case
         question_key.normalize(cached)
-        eligibility, self.inputs.identified = within(eligibility, cached.ByteSize()), True
+        eligibility, self.inputs.cache_key_computed = within(eligibility, cached.ByteSize()), True
         self._identity = CacheIdentity(
             question_key.digest(cached), None if eligibility.allowed_hits == "off" else cached, eligibility
         )

@@ -18,7 +18,12 @@ from services.gateway.answer.metrics import VERDICTS
 from services.gateway.answer.results import CacheDecision, Done, Result
 from services.gateway.answer.stages.cache.cache_key import CacheIdentity
 from services.gateway.answer.stages.cache.l1 import Copy
-from services.gateway.answer.stages.cache.write_behind import is_of_another, is_storable, may_keep, note_private
+from services.gateway.answer.stages.cache.write_behind import (
+    is_by_another_model,
+    is_free_of_private_data,
+    is_storable,
+    note_private,
+)
 from services.gateway.answer.stages.stage import AnswerStage, Work
 from services.gateway.decisions import Changed
 from services.gateway.guard.screen import AT_ONCE
@@ -150,14 +155,14 @@ class CacheStage(AnswerStage):
             return
         if not is_storable(final, context.question.request.sampling):
             return
-        if is_of_another(final.model, generation, self._identities):
+        if is_by_another_model(final.model, generation, self._identities):
             return
         masks, decisions = context.privacy.checks.masks if context.privacy.checks else (), context.ledger.decisions
         is_long = len(final.text) > AT_ONCE
         if not is_long and find(final.text, masks):
             note_private(decisions)
             return
-        look = partial(may_keep, final.text, masks, decisions) if masks and is_long else None
+        look = partial(is_free_of_private_data, final.text, masks, decisions) if masks and is_long else None
         generation.report.stored = True
         answer = cache_pb2.Answer(
             text=final.text, model=final.model, finish_reason=final.finish_reason, usage=final.usage

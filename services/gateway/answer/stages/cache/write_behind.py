@@ -35,35 +35,36 @@ _OBSERVATIONS = 1_000  # most that wait
 _STORERS = 8  # in parallel, so that the cache can commit several at once
 _STORE_TIMEOUT_S = 2.0
 _OBSERVE_EVERY_S = 0.1
-_OVERHEAD_BYTES = 2_500  # of a waiting answer beside its message's fields: message objects, itself, index entries
+_ANSWER_OVERHEAD_BYTES = 2_500  # memory of a waiting answer beside its message's fields
 _DROPPED = Counter("hedgerow_write_behind_dropped", "Answers not stored and observations not sent.", ["kind"])
 _BYTES = Gauge("hedgerow_write_behind_bytes", "Size of the answers that wait to be stored.")
-_Place = tuple[str, bytes]  # a tenant, and the digest of a question of its
-Look = Callable[[], Awaitable[bool]]  # whether an answer may be kept
+_QuestionKey = tuple[str, bytes]  # a tenant, and the digest of its question
+MayStore = Callable[[], Awaitable[bool]]  # a check of an answer before it is stored
 
 
-def is_of_another(name: str, generation: Generation, identities: str) -> bool:
-    """Whether the model that answered is not the one of this name that the question was identified for: during an
-    exchange, its service and the table of the router change one after the other. `identities`: of all models, by the
-    table at that time."""
+def is_by_another_model(name: str, generation: Generation, identities: str) -> bool:
+    """Whether another model of this name answered than the one of the cache's key: when an operator exchanges a model,
+    its service and the router's table change one after the other. `identities`: `name=identity` of all models, as in
+    the key."""
     writer = next((item.finish.identity for item in generation.text.items[-1:]), "")
     return bool(writer and identities) and f"{name}={writer}" not in identities.split()
 
 
-def is_storable(final: pb.Final, asked: chat_pb2.Sampling) -> bool:
-    """Whether an answer is new, complete and not degraded. An answer that was cut by another limit than the request's
-    own is not complete: the key of the question does not have that limit."""
+def is_storable(final: pb.Final, sampling: chat_pb2.Sampling) -> bool:
+    """Whether an answer is new, complete and not degraded. An answer that was cut at the request's own `max_tokens` is
+    complete, because the question's key has that limit."""
     fresh = final.cache.verdict in (pb.CACHE_VERDICT_MISS, pb.CACHE_VERDICT_UNAVAILABLE)
     ended = final.finish_reason == chat_pb2.FINISH_REASON_STOP
-    as_asked = final.finish_reason == chat_pb2.FINISH_REASON_LENGTH and (
-        0 < asked.max_tokens <= final.usage.completion_tokens
+    cut_as_requested = final.finish_reason == chat_pb2.FINISH_REASON_LENGTH and (
+        0 < sampling.max_tokens <= final.usage.completion_tokens
     )
     undegraded = all(label in LOCAL for label in final.degraded)
-    return fresh and (ended or as_asked) and undegraded and bool(final.text.strip())
+    return fresh and (ended or cut_as_requested) and undegraded and bool(final.text.strip())
 
 
-async def may_keep(text: str, masks: Sequence[Rule], decisions: Decisions) -> bool:
-    """Whether an answer holds no private data. The event loop runs between the parts of a long one."""
+async def is_free_of_private_data(text: str, masks: Sequence[Rule], decisions: Decisions) -> bool:
+    """Whether an answer has no private data; else records that it is not stored. The event loop runs between the parts
+    of a long answer."""
     if await holds(text, masks):
         note_private(decisions)
         return False
@@ -77,17 +78,17 @@ def note_private(decisions: Decisions) -> None:
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """An answer on its way to the cache, with its size in bytes. `look`: None once it has been checked."""
+    """An answer on its way to the cache, with its size in bytes. `may_store`: None once it has been checked."""
 
-    place: _Place
+    key: _QuestionKey
     request: cache_pb2.StoreRequest
     known: Known
     size: int
-    look: Look | None
+    may_store: MayStore | None
 
     @property
     def tenant(self) -> str:
-        return self.place[0]
+        return self.key[0]
 
 
 class WriteBehind:
@@ -95,26 +96,28 @@ class WriteBehind:
 
     def __init__(self, cache: Cache | None, router: Router | None, l1: L1Cache, max_bytes: int = 1 << 25):
         self._cache, self._router, self._l1 = cache, router, l1
-        self._waiting: FairLru[_Place, _Waiting] = FairLru(max_bytes)
-        self._queue: OrderedDict[_Place, None] = OrderedDict()  # the oldest first
-        self._stored_now: dict[_Place, _Waiting] = {}
+        self._waiting: FairLru[_QuestionKey, _Waiting] = FairLru(max_bytes)
+        self._queue: OrderedDict[_QuestionKey, None] = OrderedDict()  # the oldest first
+        self._stored_now: dict[_QuestionKey, _Waiting] = {}
         self._work, self._idle = asyncio.Event(), asyncio.Event()
         self._idle.set()
         _BYTES.set_function(lambda: self._waiting.bytes)
         self._observations: deque[router_pb2.Observation] = deque()
         self._observed = asyncio.Event()
 
-    def store(self, question: bytes, request: cache_pb2.StoreRequest, known: Known, look: Look | None = None) -> None:
+    def store(
+        self, question: bytes, request: cache_pb2.StoreRequest, known: Known, may_store: MayStore | None = None
+    ) -> None:
         """Have the cache store an answer; `question` is its digest for the L1 cache, `known` the invalidations when it
-        was begun. `look` decides whether it may be stored, and until then it is no hit either."""
+        was begun. `may_store` decides whether it may be stored, and until then it is no hit either."""
         request.epoch = known.epoch
-        size = request.ByteSize() + _OVERHEAD_BYTES
-        waiting = _Waiting((request.question.tenant, question), request, known, size, look)
-        self._queue[waiting.place] = None
-        for gone in self._waiting.replace(waiting.place, waiting):
-            if gone.place not in self._waiting:  # else a newer answer took its place
+        size = request.ByteSize() + _ANSWER_OVERHEAD_BYTES
+        waiting = _Waiting((request.question.tenant, question), request, known, size, may_store)
+        self._queue[waiting.key] = None
+        for dropped in self._waiting.replace(waiting.key, waiting):
+            if dropped.key not in self._waiting:  # else a newer answer replaced it
                 _DROPPED.labels("store").inc()
-                self._queue.pop(gone.place, None)
+                self._queue.pop(dropped.key, None)
         if self._queue:
             self._idle.clear()
             self._work.set()
@@ -122,9 +125,9 @@ class WriteBehind:
     def pending(self, tenant: str, question: bytes) -> cache_pb2.Answer | None:
         """The answer that is on its way to the cache, so that an equal question right after it is a hit. None once it
         is removed."""
-        place = tenant, question
-        waiting = self._waiting.get(place) or self._stored_now.get(place)
-        if waiting is None or waiting.look or self._l1.removals.overtook(waiting.known, tenant):
+        key = tenant, question
+        waiting = self._waiting.get(key) or self._stored_now.get(key)
+        if waiting is None or waiting.may_store or self._l1.removals.overtook(waiting.known, tenant):
             return None
         return waiting.request.answer
 
@@ -158,20 +161,20 @@ class WriteBehind:
     async def _keep_storing(self, cache: Cache) -> None:
         while True:
             waiting = await self._next()
-            self._stored_now[waiting.place] = waiting
+            self._stored_now[waiting.key] = waiting
             try:
                 await self._keep(cache, waiting)
             finally:
-                if self._stored_now.get(waiting.place) is waiting:
-                    del self._stored_now[waiting.place]
+                if self._stored_now.get(waiting.key) is waiting:
+                    del self._stored_now[waiting.key]
                 if not (self._queue or self._stored_now):
                     self._idle.set()
 
     async def _keep(self, cache: Cache, waiting: _Waiting) -> None:
-        tenant, question = waiting.place
-        if waiting.look and not await waiting.look():
+        tenant, question = waiting.key
+        if waiting.may_store and not await waiting.may_store():
             return
-        waiting.look = None
+        waiting.may_store = None
         if self._l1.removals.took(waiting.known, tenant):
             _DROPPED.labels("store").inc()
             return
@@ -189,29 +192,29 @@ class WriteBehind:
         while not self._queue:
             self._work.clear()
             await self._work.wait()
-        place, _ = self._queue.popitem(last=False)
-        waiting = self._waiting.pop(place)
-        assert waiting is not None  # each place in the line has its answer
+        key, _ = self._queue.popitem(last=False)
+        waiting = self._waiting.pop(key)
+        assert waiting is not None  # each key in the queue has its answer
         return waiting
 
     async def _send_observations(self, router: Router) -> None:
         """Send observations until the stream to the router ends. gRPC would read on for the ended call and lose what it
         read, so the iterator ends, too."""
-        over = asyncio.Event()
+        ended = asyncio.Event()
         try:
-            await router.observe(self._batches(over))
+            await router.observe(self._batches(ended))
         finally:
-            over.set()
+            ended.set()
 
-    async def _batches(self, over: asyncio.Event) -> AsyncIterator[router_pb2.ObserveRequest]:
-        while not over.is_set():
-            await until_set(over, self._some())
-            if not over.is_set():
+    async def _batches(self, ended: asyncio.Event) -> AsyncIterator[router_pb2.ObserveRequest]:
+        while not ended.is_set():
+            await until_set(ended, self._wait_for_observations())
+            if not ended.is_set():
                 batch = list(self._observations)
                 self._observations.clear()
                 self._observed.clear()
                 yield router_pb2.ObserveRequest(observations=batch)
 
-    async def _some(self) -> None:
+    async def _wait_for_observations(self) -> None:
         await self._observed.wait()
         await asyncio.sleep(_OBSERVE_EVERY_S)  # observations that come meanwhile are sent together

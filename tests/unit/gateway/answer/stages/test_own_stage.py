@@ -69,6 +69,6 @@ def test_context_comes_before_the_cache_knows_the_question():
     inputs = Inputs(Question(pb.GenerateRequest()), Privacy())
     inputs.add_context(["plan: gold"])
     assert inputs.asked.context == ("plan: gold",)
-    inputs.identified = True
+    inputs.cache_key_computed = True
     with pytest.raises(RuntimeError, match="before"):
         inputs.add_context(["late"])

@@ -12,7 +12,7 @@ import pytest
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission.intake import USUAL
+from services.gateway.admission.intake import DEFAULT_LIMITS
 from services.gateway.errors import BodiesWaiting
 from services.gateway.http.dialects.responses_answer import ResponseWriter
 from services.gateway.http.dialects.responses_request import read_response
@@ -37,7 +37,7 @@ class Steps:
 
     def __init__(self, room: int = 1_000_000) -> None:
         self.taken, self._room = list[str](), room
-        self.bounds, self.status, self.reply = SimpleNamespace(most_bytes=room, json=USUAL), 200, self
+        self.bounds, self.status, self.reply = SimpleNamespace(most_bytes=room, json=DEFAULT_LIMITS), 200, self
         self.credential = SimpleNamespace(tenant=SimpleNamespace(name="acme", hits=SimpleNamespace(scope="tenant")))
         self.answer_id, self.written = "id1", b""
 

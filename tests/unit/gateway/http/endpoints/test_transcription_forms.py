@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from services.gateway.admission.intake import USUAL
+from services.gateway.admission.intake import DEFAULT_LIMITS
 from services.gateway.http.endpoints import transcriptions
 from services.gateway.http.endpoints.transcriptions import read_form
 from services.gateway.http.server.exchange import Bounds, Exchange
@@ -29,7 +29,9 @@ def exchange(body: bytes, kind: bytes) -> Exchange:
     async def send(message: object) -> None:
         raise AssertionError(message)
 
-    return Exchange({"headers": [(b"content-type", kind)]}, receive, send, Bounds(1_000_000, 1_000, USUAL, None))
+    return Exchange(
+        {"headers": [(b"content-type", kind)]}, receive, send, Bounds(1_000_000, 1_000, DEFAULT_LIMITS, None)
+    )
 
 
 @pytest.mark.parametrize(

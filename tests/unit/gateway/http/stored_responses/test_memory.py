@@ -31,7 +31,11 @@ async def test_a_response_is_found_by_its_owner_alone() -> None:
 
 
 async def test_names_of_end_users_do_not_run_into_ids() -> None:
-    assert Owner("a", ("b", "c")).name("d") != Owner("a", ("b",)).name("c") != Owner("a", ("b", "c", "d")).name("")
+    assert (
+        Owner("a", ("b", "c")).storage_name("d")
+        != Owner("a", ("b",)).storage_name("c")
+        != Owner("a", ("b", "c", "d")).storage_name("")
+    )
 
 
 async def test_a_response_expires_however_often_it_is_used_and_leaves_no_timer() -> None:

@@ -10,7 +10,7 @@ from hedgerow.cache.v1 import cache_pb2
 from hedgerow.router.v1 import router_pb2
 from services.gateway.answer.stages.cache import write_behind
 from services.gateway.answer.stages.cache.l1 import L1Cache
-from services.gateway.answer.stages.cache.write_behind import Look, WriteBehind
+from services.gateway.answer.stages.cache.write_behind import MayStore, WriteBehind
 from services.gateway.upstream.cache import Known
 from services.runtime.errors import Unavailable
 from tests.clock import PausedClock
@@ -49,11 +49,11 @@ class Scene:
         tenant: str = "a",
         text: str = "Paris.",
         known: Known | None = None,
-        look: Look | None = None,
+        may_store: MayStore | None = None,
     ) -> None:
         asked = cache_pb2.Question(tenant=tenant, model_class=question)
         request = cache_pb2.StoreRequest(question=asked, answer=cache_pb2.Answer(text=text))
-        self.write_behind.store(question.encode(), request, known or self.near.removals.known(), look)
+        self.write_behind.store(question.encode(), request, known or self.near.removals.known(), may_store)
 
     def pending(self, question: str, tenant: str = "a") -> str | None:
         found = self.write_behind.pending(tenant, question.encode())
@@ -99,7 +99,7 @@ async def test_an_answer_that_is_to_be_looked_through_is_neither_found_nor_store
         await looked.wait()
         return clean
 
-    scene.store("q", look=look)
+    scene.store("q", may_store=look)
     async with scene.running():
         scene.store("r")
         await until(lambda: scene.cache.stores, 1)
