@@ -112,7 +112,7 @@ class Changed(Label):
     FIRST_TOKEN = "first_token_budget", "the time to the first text is limited"
     MAX_TOKENS = "max_tokens", "the answer's tokens are limited; `from` has a higher limit that was requested"
     CACHE = "cache", "a cached answer was sent: `exact`, `semantic` or `stale`"
-    SHARED = "shared", "the answer is shared with an equal request"
+    SHARED = "shared", "the answer is shared with an equal request; the first one to end has its cost"
     MODEL = "model", "another model than the chosen one answered"
     TEMPLATE = "template", "the fixed text was sent"
     PROMPT_COMPRESSED = "prompt_compressed", "the prompt was compressed"

@@ -43,13 +43,15 @@ class Running:
 @dataclass(slots=True)
 class Ledger:
     """Opened when a request is admitted. `reserve_s` of the budget is kept for the last event: `final`, into which
-    stages write the outcome, and `close` the rest."""
+    stages write the outcome, and `close` the rest. `awaited`: whether a client waits for it, as for no item of a batch
+    and no answer in the background, whose times are no latencies."""
 
     plan: Plan
     span: Span
     reserve_s: float
     targets: Targets = field(default_factory=Targets)
     clock: Clock = time.monotonic
+    awaited: bool = True
     final: pb.Final = field(default_factory=pb.Final)
     billed_tokens: int = 0  # prompt and completion, charged to the tenant's quota
     total_s: float = 0.0
@@ -235,7 +237,7 @@ class Ledger:
 
     def publish(self, final: pb.Final) -> None:
         """Publish metrics and the span; after `close`, when the client has the answer."""
-        metrics.observe(final)
+        metrics.observe(final, awaited=self.awaited)
         if self.span.is_recording():
             self.span.set_attributes(
                 {
@@ -271,7 +273,7 @@ class Ledger:
             self.span.add_event(f"hedgerow.{made.policy}", attributes, now_ns - int((now - made.at) * 1e9))
 
     def _compare_with_targets(self) -> None:
-        if not self.targets:
+        if not (self.targets and self.awaited):
             return
         spent_ms = {stage.name: stage.spent_ms for stage in self.final.stages} | {"total": self.total_s * 1000}
         if self.ttft_s is not None:

@@ -56,18 +56,20 @@ def observe_stages(stages: Iterable[pb.Stage]) -> None:
         _stage_seconds(stage.name.partition(":")[0], OUTCOMES[stage.outcome]).observe(stage.spent_ms / 1000)
 
 
-def observe(final: pb.Final) -> None:
-    """Count an answer once its client has it."""
+def observe(final: pb.Final, *, awaited: bool) -> None:
+    """Count an answer once its client has it, and its times, where a client waited for it."""
     observe_stages(final.stages)
     model, verdict = final.model, VERDICTS[final.cache.verdict]
     _answers(model, REASONS[final.finish_reason], verdict).inc()
+    for label in final.degraded:
+        _DEGRADED.labels(label).inc()
+    if not awaited:
+        return
     _total_seconds(model, verdict).observe(final.total_ms / 1000)
     if final.HasField("ttft_ms"):
         _ttft_seconds(model, verdict).observe(final.ttft_ms / 1000)
     if final.HasField("usable_ms"):
         _usable_seconds(model, verdict).observe(final.usable_ms / 1000)
-    for label in final.degraded:
-        _DEGRADED.labels(label).inc()
 
 
 def degrade(final: pb.Final, reason: Degraded) -> None:

@@ -187,7 +187,7 @@ class Preparation:
         `InvalidInput` for a mesh tool that no source has."""
         question, tenant, reservation = admitted.checked.question, admitted.checked.tenant, admitted.reservation
         try:
-            ledger = self._open(admitted.checked, span)
+            ledger = self._open(admitted.checked, span, awaited=on_slot is None)
             request_tools = await self._resolve_tools(question.request, tenant, ledger)
         except BaseException:
             reservation.settle(0)
@@ -209,7 +209,7 @@ class Preparation:
         )
         return Answer(context, reservation, self._stages)
 
-    def _open(self, checked: CheckedRequest, span: Span) -> Ledger:
+    def _open(self, checked: CheckedRequest, span: Span, *, awaited: bool) -> Ledger:
         """The ledger, with a plan for the budget: to be admitted is a part of it."""
         settings, request, budget = self._settings, checked.question.request, checked.budget
         plan = make_plan(
@@ -218,7 +218,8 @@ class Preparation:
             floor_share=settings.floor_share,
             first_text_ms=self._first_text_ms(request),
         )
-        ledger = Ledger(plan, span, min(settings.finish_reserve_ms, budget.ms / 10) / 1000, self._targets)
+        reserve_s = min(settings.finish_reserve_ms, budget.ms / 10) / 1000
+        ledger = Ledger(plan, span, reserve_s, self._targets, awaited=awaited)
         ledger.opened = checked.began
         note_asked(ledger.changes, request, checked.tenant, budget, checks_forms=settings.response_format.check)
         limited_by = By.REQUEST if request.HasField("first_token_budget_ms") else By.MESH

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from unittest.mock import AsyncMock
 
 import pytest
 from prometheus_client import REGISTRY
@@ -13,6 +14,7 @@ from services.gateway.answer.metrics import Targets
 from services.gateway.settings.answer_time import TargetSettings
 from services.runtime.errors import Unavailable
 from tests.unit.gateway.answer.scene import Scene
+from tests.unit.gateway.api.test_ended_keys import BATCH, CALL, gateway
 from tests.unit.gateway.scripted import ScriptedLlm, finish
 
 LONGEST_BUDGET_S = 120
@@ -32,8 +34,14 @@ def test_histograms_of_times_reach_120_s_and_from_5_s_on_no_bound_is_over_twice_
     assert all(higher <= 2 * lower for lower, higher in pairwise(bounds) if lower >= 5)
 
 
+def total(name: str, **labels: str) -> float:
+    """Of all series of this sample with these labels."""
+    samples = [sample for metric in REGISTRY.collect() for sample in metric.samples if sample.name == name]
+    return sum(sample.value for sample in samples if labels.items() <= sample.labels.items())
+
+
 def stages(outcome: str) -> float:
-    return REGISTRY.get_sample_value("hedgerow_stage_seconds_count", {"stage": "llm", "outcome": outcome}) or 0
+    return total("hedgerow_stage_seconds_count", stage="llm", outcome=outcome)
 
 
 @pytest.mark.paused
@@ -44,6 +52,22 @@ async def test_the_stages_of_a_request_that_ends_with_an_error_are_counted_as_th
     assert (stages("failed"), stages("ok")) == (before[0] + 1, before[1])
     await Scene(small=ScriptedLlm(finish("Paris.")), large=ScriptedLlm()).final()
     assert (stages("failed"), stages("ok")) == (before[0] + 1, before[1] + 1)
+
+
+@pytest.mark.paused
+async def test_the_times_of_a_batch_are_no_latencies_of_its_model():
+    """Its items wait until no other request needs a slot."""
+    times = ("hedgerow_ttft_seconds_count", "hedgerow_usable_seconds_count", "hedgerow_total_seconds_count")
+
+    def counts() -> list[float]:
+        return [total(name, model="m") for name in (*times, "hedgerow_answers_total")]
+
+    before = counts()
+    with gateway(ScriptedLlm(finish("Yes."))) as served:
+        results = [result async for result in served.GenerateBatch(BATCH, CALL)]
+        assert counts() == [*before[:3], before[3] + len(results)]
+        await served.Generate(BATCH.requests[0], CALL, AsyncMock())
+    assert counts() == [*(count + 1 for count in before[:3]), before[3] + len(results) + 1]
 
 
 def test_a_time_is_named_at_the_highest_percentile_it_is_beyond():
