@@ -44,9 +44,12 @@ async def test_the_check_of_a_large_request_is_a_part_of_its_budget(monkeypatch:
     """It may wait for the large requests of others."""
     limits = list[float | None]()
 
+    def spend_budget() -> None:
+        time.sleep(0.25)  # on the real clock, which budgets use
+
     async def aside(tenant: str, size: int, work: Callable[[], T], within_s: float | None = None) -> T:
         limits.append(within_s)
-        time.sleep(0.25)  # on the real clock, which budgets use
+        spend_budget()
         return work()
 
     monkeypatch.setattr(preparation, "aside", aside)
