@@ -94,7 +94,7 @@ class CollectionFile:
     def __init__(self, path: str, dimension: int):
         """Open the file, or create it. Raises `DatabaseRefused` if it is not usable, and then does not change it."""
         self.change, self.vectors = Lock(), VectorIndex(dimension)
-        self.lasting = bool(path)
+        self.path, self.lasting = path, bool(path)
         with ExitStack() as stack:
             try:
                 self._open(path or f"{stack.enter_context(tempfile.TemporaryDirectory())}/collections.db", stack)

@@ -13,6 +13,7 @@ from services.cache.collections.file import CollectionFile, packed, partition, u
 from services.cache.collections.settings import CollectionSettings
 from services.cache.errors import CollectionFull, Dropped, NoCollection, NotKept
 from services.cache.vectors import Vector
+from services.runtime.line_limit import LineLimit
 
 _MOVED_AT_ONCE = 1_000  # snippets, some megabytes
 _log = logging.getLogger(__name__)
@@ -50,7 +51,7 @@ class CollectionWriter:
 
     def __init__(self, file: CollectionFile, limits: CollectionSettings, embedded_by: str, now_ms: Callable[[], int]):
         self._file, self._limits, self._embedded_by, self._now_ms = file, limits, embedded_by, now_ms
-        self._unmoved = 0
+        self._unmoved, self._lines = 0, LineLimit()
         self._execute, self._many = file.writer.execute, file.writer.executemany
 
     def before(self, tenant: str, name: str, source: str, digest: bytes, description: str) -> Before:
@@ -148,7 +149,9 @@ class CollectionWriter:
                     self._execute("ROLLBACK")
                 raise
         except sqlite3.Error as error:
-            _log.error("a change of a collection failed: %s", error)
+            if (left_out := self._lines.take()) is not None:
+                text = "collections_database %s: a change failed, and %d before since the last line: %s"
+                _log.error(text, self._file.path, left_out, error)
             raise NotKept("the cache could not write to its disk") from None
 
     def _tidy(self, changes: _Changes) -> None:

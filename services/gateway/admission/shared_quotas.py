@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import secrets
 import time
 from collections.abc import Mapping, Sequence
@@ -27,11 +28,13 @@ from prometheus_client import Histogram
 from services.gateway.admission.quota import NOW_S, REQUEST, Allowance, Claim, Quota, Quotas, Reservation, refusal
 from services.gateway.admission.quota_scripts import RENEW, RESERVE, SETTLE
 from services.runtime.deadline import Clock, set_within
-from services.runtime.shared_state import PREFIX, SharedState, SharedStateLost
+from services.runtime.line_limit import LineLimit
+from services.runtime.shared_state import PREFIX, SharedState, SharedStateLost, is_refused
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
+_log = logging.getLogger(__name__)
 _RENEWALS = 3  # in a lease: one or two may fail
 _ASKED_SECONDS = Histogram(
     "hedgerow_quota_asked_seconds",
@@ -89,7 +92,7 @@ class SharedQuotas:
         self._running: dict[str, _LeaseGroup] = {}  # by id
         self._asks: list[_Ask] = []
         self._ends: dict[_LeaseGroup, dict[str, _End]] = {}  # by id
-        self._work, self._renew_at = asyncio.Event(), 0.0
+        self._work, self._renew_at, self._lines = asyncio.Event(), 0.0, LineLimit()
         state.on_return(self._restart)
 
     async def reserve(
@@ -193,7 +196,9 @@ class SharedQuotas:
         if asks:
             _ASKED_SECONDS.observe(self._clock() - began)
         for ask, reply in zip(asks, replies_to_asks, strict=True):
-            if not ask.reply.done():
+            if isinstance(reply, Exception):
+                self._refused(ask, reply)
+            elif not ask.reply.done():
                 ask.reply.set_result(reply)
             elif not reply[0]:  # its request has left, and holds a slot
                 self._end(ask.group, ask.ids, ask.tokens)
@@ -204,8 +209,8 @@ class SharedQuotas:
         asks: Sequence[_Ask],
         ends: Mapping[_LeaseGroup, Mapping[str, _End]],
         running: Mapping[_LeaseGroup, list[str]],
-    ) -> Sequence[Sequence[bytes]]:
-        """What has ended first: its slots may be what the others ask for."""
+    ) -> Sequence[Sequence[bytes] | Exception]:
+        """What has ended first: its slots may be what the others ask for. Returns an error where Redis refuses one."""
         pipeline: Any = client.pipeline(transaction=False)
         for group, ended in ends.items():
             per_minute = self._allowances[group.tenant].tokens_per_minute
@@ -215,8 +220,18 @@ class SharedQuotas:
             pipeline.evalsha(_SHA[RENEW], 1, group.keys()[1], self._lease_s, *ids)
         for ask in asks:
             pipeline.evalsha(_SHA[RESERVE], 2, *ask.group.keys(), ask.ids[0], self._lease_s, ask.tokens, *_limits(ask))
-        replies: list[Any] = await pipeline.execute()
+        replies: list[Any] = await pipeline.execute(raise_on_error=False)
+        for reply in replies:
+            is_refused(reply)
         return replies[len(replies) - len(asks) :]
+
+    def _refused(self, ask: _Ask, error: Exception) -> None:
+        """Redis does not decide on this request, and answers others: this process decides."""
+        if (left_out := self._lines.take()) is not None:
+            text = "Redis refused to decide on a request, and %d before since the last line: %s"
+            _log.warning(text, left_out, error)
+        if not ask.reply.done():
+            ask.reply.set_exception(SharedStateLost("Redis refuses the change"))
 
     def _due(self) -> Mapping[_LeaseGroup, list[str]]:
         """The requests whose leases are to be renewed now."""

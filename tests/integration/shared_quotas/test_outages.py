@@ -134,6 +134,18 @@ async def test_a_redis_whose_clock_goes_back_fills_buckets_and_frees_the_slots_o
         await until(lambda: admits(other, allowance))
 
 
+async def test_values_that_are_not_ours_harm_no_other_tenants_quota(redis: RedisProcess, parts: tuple[Part, Part]):
+    one, other = parts
+    losses = list[None]()
+    one.state.on_loss(lambda: losses.append(None))
+    async with redis.client() as client:
+        await client.set("hedgerow:quota:{acme}", "of another version")
+    (alone,) = admitted([await one.tries(Allowance(requests_per_s=1, requests_burst=1))])
+    (shared,) = admitted([await one.tries(Allowance(concurrency=1), tenant="globex")])
+    assert (bool(alone.local_reason), shared.local_reason, losses) == (True, "", [])
+    assert isinstance(await other.tries(Allowance(concurrency=1), tenant="globex"), QuotaExceeded)
+
+
 async def _is_renewed(client: Any, request_id: bytes, until_s: float) -> bool:
     return (await client.zscore("hedgerow:quota:{acme}:leases", request_id)) > until_s
 

@@ -31,7 +31,7 @@ class ScriptedRedis:
         self._calls.append((sha, *arguments[keys:]))
 
     def _execute_of(self, pipeline: ScriptedRedis) -> Callable[[], Awaitable[list[Any]]]:
-        async def execute() -> list[Any]:
+        async def execute(raise_on_error: bool) -> list[Any]:
             await asyncio.sleep(REDIS_S)
             return [self._do(*call) for call in pipeline._calls]
 
