@@ -14,6 +14,7 @@ import yaml
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from hedgerow.chat.v1 import chat_pb2
 from hedgerow_cli.app import app
 
 REPOSITORY = Path(__file__).parents[2]
@@ -87,6 +88,32 @@ def test_alerts_are_about_metrics_that_exist() -> None:
             name = re.sub("_(bucket|count)$", "", name)
             (known,) = re.findall(rf"^- .*`{name}(?:\{{([\w,]+)\}})?`", metrics, flags=re.MULTILINE)
             assert not labels or labels in known.split(",")
+
+
+def test_an_alert_says_how_urgent_it_is_and_the_runbook_what_to_look_at_first() -> None:
+    alerts = yaml.safe_load(RULES.read_text())["groups"][0]["rules"]
+    assert {alert["labels"]["severity"] for alert in alerts} == {"page", "ticket"}
+    page = (REPOSITORY / "docs/operations.md").read_text()
+    (runbook,) = re.findall(r"^### Alerts\n(.*?)^##", page, flags=re.MULTILINE | re.DOTALL)
+    assert re.findall(r"^- `(\w+)`: ", runbook, flags=re.MULTILINE) == [alert["alert"] for alert in alerts]
+
+
+def test_the_values_of_labels_that_alerts_name_exist() -> None:
+    reports, metrics = ((REPOSITORY / f"docs/{page}.md").read_text() for page in ("reports", "metrics"))
+    named = "".join(alert["expr"] for alert in yaml.safe_load(RULES.read_text())["groups"][0]["rules"])
+
+    def patterns(label: str) -> list[str]:
+        """The alternatives of the first matcher of a label."""
+        found = re.search(rf'{label}[=!]~?"([^"]+)"', named)
+        assert found, label
+        return re.split(r"\|(?![^(]*\))", found[1])
+
+    for label, page in (("errors_total{reason", reports), ("degraded_total{reason", reports), ("kind", metrics)):
+        words = re.findall(r"`([A-Z_]+|[a-z]+(?::[a-z]+)?)`", page)
+        for pattern in patterns(label):
+            assert any(re.fullmatch(pattern, word) for word in words), pattern
+    assert patterns("finish_reason") == ["budget"]
+    assert "FINISH_REASON_BUDGET" in chat_pb2.FinishReason.keys()
 
 
 @pytest.mark.skipif(not PROMTOOL, reason="no promtool")
