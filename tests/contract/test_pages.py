@@ -113,7 +113,7 @@ def test_the_values_of_labels_that_alerts_name_exist() -> None:
         for pattern in patterns(label):
             assert any(re.fullmatch(pattern, word) for word in words), pattern
     assert patterns("finish_reason") == ["budget"]
-    assert "FINISH_REASON_BUDGET" in chat_pb2.FinishReason.keys()
+    assert chat_pb2.FinishReason.Value("FINISH_REASON_BUDGET") == chat_pb2.FINISH_REASON_BUDGET
 
 
 @pytest.mark.skipif(not PROMTOOL, reason="no promtool")
