@@ -95,7 +95,7 @@ async def _play(
 
 async def _ask_by_openai(base_url: str, console: PlainConsole) -> str:
     """By OpenAI's own client. Returns what fell short."""
-    from openai import AsyncOpenAI
+    from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
     from hedgerow_cli.screen import written_as_it_comes
 
@@ -103,7 +103,8 @@ async def _ask_by_openai(base_url: str, console: PlainConsole) -> str:
     console.rule(title, align="left", style="dim")
     console.print(f"› {question}")
     with written_as_it_comes() as write:
-        async with AsyncOpenAI(base_url=base_url, api_key="none") as client:
+        direct = DefaultAsyncHttpxClient(trust_env=False)  # no proxy of the environment reaches this machine
+        async with AsyncOpenAI(base_url=base_url, api_key="none", http_client=direct) as client:
             stream = await client.chat.completions.create(
                 model="auto", messages=[{"role": "user", "content": question}], stream=True, max_tokens=60
             )

@@ -88,7 +88,9 @@ class Mesh:
             raise MeshError(f"{problem}; --state-dir names another") from None
         stack.callback(os.close, folder)
         if not _is_ours(folder):
-            raise MeshError(f"another mesh uses {self._state_dir}")
+            raise MeshError(
+                f'another mesh uses {self._state_dir}; "hedgerow down" ends it, and --state-dir names another folder'
+            )
         for supervisor in self.services:
             _refuse_busy_port(supervisor.spec)
             for end in ("log", "log.1"):

@@ -218,9 +218,10 @@ def _listed(url: str, key: str) -> list[str]:
     request = urllib.request.Request(
         f"{url.rstrip('/')}/models", headers={"authorization": f"Bearer {key}"} if key else {}
     )
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # as the service asks: directly
+    here = is_loopback(f"{urlsplit(url).hostname}:0")  # and by no proxy, as the service asks
+    direct = [urllib.request.ProxyHandler({})] if here else []
     try:
-        with opener.open(request, timeout=_WAIT_S) as answer:
+        with urllib.request.build_opener(*direct).open(request, timeout=_WAIT_S) as answer:
             rows = json.loads(answer.read(_LARGEST_BYTES))["data"]
         return [str(row["id"]) for row in rows]
     except (OSError, HTTPException, ValueError, KeyError, TypeError):  # also a port of another protocol

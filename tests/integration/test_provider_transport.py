@@ -152,6 +152,8 @@ async def test_a_proxy_that_the_environment_names_is_used(folder: Path, monkeypa
         with pytest.raises(Broken):
             await wire.send("GET", "http://there.test/v1/models", {}, b"")
         await wire.close()
+        async with provider_over("http1", folder, tls=False) as (here, wire):
+            await ask(here, wire)
     assert len(asked) == 1
     assert asked[0].startswith("get http://provider.test/v1/models ")
     assert "proxy-authorization: basic" in asked[0]

@@ -8,7 +8,7 @@ from pydantic import Field, SecretStr, model_validator
 
 from services.gateway.settings.group import Group
 from services.runtime.process.fixed import Fixed
-from services.runtime.security.secrets import HttpUrl, Url
+from services.runtime.security.secrets import HeaderSecret, HttpUrl, Url
 
 
 class ToolSourceSettings(Group):
@@ -17,7 +17,7 @@ class ToolSourceSettings(Group):
     address: str = Field("", description="A service of `hedgerow.tool.v1`, also as xds:///name or a list.")
     identity: str = Field("tool", min_length=1, description="With a `tls_dir`: the identity in its certificate.")
     url: HttpUrl = Field(Url(""), description="An MCP server, by streamable HTTP.")
-    authorization: SecretStr = Field(SecretStr(""), description="Header `authorization` of requests to it.")
+    authorization: HeaderSecret = Field(SecretStr(""), description="Header `authorization` of requests to it.")
     command: tuple[str, ...] = Field((), description="An MCP server, started as a child of each worker.")
     environment: dict[str, SecretStr] = Field(
         {}, description="Variables of the command, beside PATH, HOME, LANG and USER."

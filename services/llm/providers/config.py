@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, fi
 from services.llm.engine import METHODS, Feature
 from services.runtime import limits
 from services.runtime.process.fixed import Fixed
-from services.runtime.security.secrets import HttpUrl, Url
+from services.runtime.security.secrets import HeaderSecret, HttpUrl, Url
 
 
 class ProviderSettings(BaseModel):
@@ -20,7 +20,7 @@ class ProviderSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     base_url: HttpUrl = Field(Url(""), description="URL up to and including /v1. Empty: the provider's own.")
-    api_key: SecretStr = Field(SecretStr(""), description="The key. Empty: none is sent.")
+    api_key: HeaderSecret = Field(SecretStr(""), description="The key. Empty: none is sent.")
     api_key_file: Path | None = Field(None, description="File that holds the key.")
     model: str = Field("", description="The provider's name of the model.")
     context_tokens: int = Field(

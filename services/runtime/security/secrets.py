@@ -48,6 +48,18 @@ def http_url(url: Url) -> Url:
 HttpUrl = Annotated[Url, AfterValidator(http_url), AS_SHOWN]
 
 
+def one_line(credential: SecretStr) -> SecretStr:
+    """The credential without surrounding blanks, such as the line end of a file. Raises ValueError for one that no
+    header can have."""
+    line = credential.get_secret_value().strip()
+    if not line.isprintable():
+        raise ValueError("one line, without control characters")
+    return SecretStr(line)
+
+
+HeaderSecret = Annotated[SecretStr, AfterValidator(one_line)]
+
+
 def shown(value: Any, name: str = "") -> Any:
     """A setting's value for people's eyes, and those inside it. `name` is the setting's own."""
     if isinstance(value, Mapping):

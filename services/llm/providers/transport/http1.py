@@ -22,6 +22,7 @@ from services.llm.providers.transport.http1_connection import Http1Connection
 from services.llm.providers.transport.names import FreshNames
 from services.llm.providers.transport.tls import client_context
 from services.llm.providers.transport.wire import Broken, Lost, NoReply, NotConnected, Options, failure
+from services.runtime.process.config import is_loopback
 
 _CUT_SHORT = "the connection ended"
 # A connection that had died says so within a round trip. One that ends later had a provider that was at work.
@@ -37,7 +38,7 @@ class _Connection:
 
 
 class Http1:
-    """To `base_url`'s host, through the proxy that the environment names for it."""
+    """To `base_url`'s host, through the proxy that the environment names for it; directly to this machine."""
 
     def __init__(self, base_url: str, options: Options):
         """Raises OSError when `ca_file` cannot be read."""
@@ -129,9 +130,11 @@ def _cause(error: aiohttp.ClientConnectorError) -> OSError:
 
 
 def _proxy(base_url: str) -> str | None:
-    """aiohttp would look it up for each request, in a thread."""
+    """The proxy of the environment; None for a server on this machine. aiohttp would look it up for each request, in a
+    thread."""
     parts = urlsplit(base_url)
-    return None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
+    host = parts.hostname or ""
+    return None if is_loopback(f"{host}:0") or proxy_bypass(host) else getproxies().get(parts.scheme)
 
 
 def _tracing() -> aiohttp.TraceConfig:

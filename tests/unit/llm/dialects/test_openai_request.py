@@ -196,6 +196,7 @@ def test_a_file_without_a_credential_stops_the_start_and_is_not_quoted(tmp_path:
     [
         {"api_key": KEY, "api_key_file": "/run/key"},
         {"base_url": "https://user:pw@a.test/v1", "api_key_file": "/run/key"},
+        {"api_key": "two\nlines"},
         {"extra_headers": {"x-a": "b\r\nc: d"}},
         {"extra_headers": {"x a": "b"}},
     ],

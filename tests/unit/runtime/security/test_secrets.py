@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from pydantic import BaseModel, SecretStr
+from pydantic import BaseModel, SecretStr, ValidationError
 
-from services.runtime.security.secrets import HttpUrl, Url, is_secret, shown, without_passwords
+from services.runtime.security.secrets import HeaderSecret, HttpUrl, Url, is_secret, shown, without_passwords
 
 
 @pytest.mark.parametrize(
@@ -67,3 +67,20 @@ def test_the_rest_of_a_line_stays() -> None:
         "cannot reach http://**********@host:1/x?********** nor redis://**********@h; mail me@example.org "
         "at http://other/"
     )
+
+
+class Caller(BaseModel):
+    """Settings of a caller."""
+
+    authorization: HeaderSecret
+
+
+def test_the_line_end_of_a_credential_is_left_out() -> None:
+    assert Caller(authorization=SecretStr("Bearer sesame\n")).authorization.get_secret_value() == "Bearer sesame"
+
+
+@pytest.mark.parametrize("credential", ["Bearer a\nx-role: admin", "sesame\x1b[2J"])
+def test_a_credential_that_no_header_can_have_is_refused_and_not_shown(credential: str) -> None:
+    with pytest.raises(ValidationError, match="one line, without control characters") as refused:
+        Caller(authorization=SecretStr(credential))
+    assert credential not in str(refused.value)
