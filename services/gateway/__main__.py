@@ -174,9 +174,9 @@ async def _follow_lists(
             watchers[addresses[0].removeprefix(SCHEME)] = members
     if not watchers:
         return
-    from services.gateway.upstream.discovery import Control, Discovery
+    from services.gateway.upstream.discovery import ControlPlane, Discovery
 
-    discovery = Discovery(Control(control), found.node, watchers)
+    discovery = Discovery(ControlPlane(control), found.node, watchers)
     leaving.callback(group.create_task(keep_up(discovery.follow)).cancel)
     if not await discovery.arrived(settings.ready_wait_ms / 1000):
         _log.warning("the control plane has not listed any llm yet")

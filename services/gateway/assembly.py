@@ -66,7 +66,7 @@ def make_backends(
         prompts=_prompts(settings, models, routes, stack),
         cascade=settings.cascade,
         tools=make_toolbox(settings, fleet.retry, channels.__getitem__),
-        judging=_judging(settings, models, routes, cache, stack),
+        verification=_judging(settings, models, routes, cache, stack),
         forms=Forms(settings.response_format.check_ms, by_default=settings.response_format.check),
         omits=settings.untranslated == "omit",
     )

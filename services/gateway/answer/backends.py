@@ -1,4 +1,4 @@
-"""The backends of a gateway, and the settings that its answers are made with."""
+"""The backends and settings that stages use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from services.gateway.upstream.router import Routes
 
 @dataclass(frozen=True, slots=True)
 class Fallbacks:
-    """Texts that may take the place of a model's, in this order: `stale`, `smaller`, `template`."""
+    """Replacements of a model's answer, in `order`: an expired one of the cache, a model of a lower tier, the fixed
+    text `template`."""
 
     order: Sequence[str] = ("stale", "smaller", "template")
     template: str = TEMPLATE
@@ -31,10 +32,10 @@ class Fallbacks:
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """Settings of prompts. `kept`: the gateway's own system prompts."""
+    """Settings of prompts. `system_prompts`: those of the gateway, by name."""
 
     settings: PromptSettings = field(default_factory=PromptSettings)
-    kept: Mapping[str, SystemPromptSettings] = field(default_factory=dict)
+    system_prompts: Mapping[str, SystemPromptSettings] = field(default_factory=dict)
     summaries: Summaries | None = None
 
 
@@ -53,6 +54,6 @@ class Backends:
     prompts: Prompts = Prompts()
     cascade: CascadeSettings = field(default_factory=CascadeSettings)
     tools: Toolbox | None = None
-    judging: CacheVerification | None = None
+    verification: CacheVerification | None = None
     forms: Forms = field(default_factory=Forms)
     omits: bool = False  # whether fields that a model's API lacks are omitted, where no setting says

@@ -60,7 +60,7 @@ class RequestContext:
         """The context of an admitted request, of which no stage has run."""
         request = question.request
         privacy = Privacy(guard_checks(tenant.guard, request))
-        inputs = Inputs(question, privacy, backends.prompts.kept)
+        inputs = Inputs(question, privacy, backends.prompts.system_prompts)
         writer = EventWriter(ledger.accepted)
         omitting = omits(request, tenant, by_default=backends.omits)
         ledger.changes.origin = partial(origin, request, tenant)
@@ -88,7 +88,7 @@ class RequestContext:
         """Whether it is an item of a batch, or an answer that no client waits for."""
         return self.on_slot is not None
 
-    def miss(self, reason: str) -> None:
+    def mark_incomplete(self, reason: str) -> None:
         """Note that a part of the question is unknown, and the stage as `reason`: no other caller may share the
         answer."""
         self.inputs.mark_incomplete()

@@ -13,7 +13,7 @@ from services.gateway.admission.question import prompt_tokens
 from services.gateway.answer.context import RequestContext
 from services.gateway.answer.inputs import mask_tools
 from services.gateway.answer.ledger import Running
-from services.gateway.answer.original_body import own_words
+from services.gateway.answer.original_body import original_for_model
 from services.gateway.answer.results import CacheDecision
 from services.gateway.decisions import Changed, Decisions
 from services.gateway.generation.job import Job, Report
@@ -40,7 +40,7 @@ async def question(context: RequestContext, *changed: str) -> llm_pb2.GenerateRe
         changed = (*changed, "tools", "tool_choice")
     if tools is not given:
         changed = (*changed, "tools")
-    messages, original = context.inputs.for_model(), await own_words(context, changed)
+    messages, original = context.inputs.for_model(), await original_for_model(context, changed)
     asked = llm_pb2.GenerateRequest(
         sampling=request.sampling if request.HasField("sampling") else None,
         response_format=request.response_format if request.HasField("response_format") else None,

@@ -1,5 +1,5 @@
-"""The original body of a request on its way to a model: without the fields that a policy has changed, which the request
-has itself."""
+"""The original body of a request for a model of the same API, without the fields that a policy has changed: the request
+has these itself."""
 
 from __future__ import annotations
 
@@ -19,13 +19,18 @@ CONVERSATION = ("messages", "system", "input", "instructions")  # the fields' na
 _OF_CONVERSATION = re.compile(r"(messages|system|input)\[|instructions$")
 _OF_APPLICATION = {"tools": re.compile(r"tools\["), "system": re.compile(r"system\[|instructions$")}
 _SEALED = re.compile(r"\.(signature|data|encrypted_content)$")
-_READ = {"input_text": "text", "output_text": "text", "text": "text", "refusal": "refusal"}  # of parts, by their type
-FORM = ("response_format", "structured_outputs", "output_config.format", "text.format")  # likewise
+_TEXT_FIELDS = {
+    "input_text": "text",
+    "output_text": "text",
+    "text": "text",
+    "refusal": "refusal",
+}  # of parts, by their type
+FORM = ("response_format", "structured_outputs", "output_config.format", "text.format")  # the fields in every API
 
 
-async def own_words(context: RequestContext, changed: Collection[str]) -> chat_pb2.Original | None:
-    """The original body for the model; None where the request has none. `changed`: fields to leave out, and of an
-    object `object.field`. Raises `InvalidInput` where they have parts that the request does not have."""
+async def original_for_model(context: RequestContext, changed: Collection[str]) -> chat_pb2.Original | None:
+    """The original body for the model; None for a request without one. `changed`: fields to leave out, also as
+    `object.field`. Raises `InvalidInput` if these have parts that the request lacks."""
     request = context.question.request
     if not request.HasField("original"):
         return None
@@ -42,16 +47,19 @@ def _changed(
     own = chat_pb2.Original()
     own.CopyFrom(original)
     body = json.loads(own.body)
-    stale = {*changed, *(CONVERSATION if "messages" in changed or _is_stale(context, own.api, body) else ())}
+    replaced = {
+        *changed,
+        *(CONVERSATION if "messages" in changed or _replaces_conversation(context, own.api, body) else ()),
+    }
     kept = {document.place for message in context.inputs.for_model() for document in message.documents}
-    refuse_left(original, stale, kept)
-    own.body = compact(masked_in(_without(body, stale), masked_texts))
+    refuse_left(original, replaced, kept)
+    own.body = compact(with_masks(_without(body, replaced), masked_texts))
     for place, given in original.untranslated.items() if masked_texts else ():
-        own.untranslated[place] = compact(masked_in(json.loads(given), masked_texts)).decode()
+        own.untranslated[place] = compact(with_masks(json.loads(given), masked_texts)).decode()
     return own
 
 
-def _is_stale(context: RequestContext, api: chat_pb2.Api, body: Mapping[str, Any]) -> bool:
+def _replaces_conversation(context: RequestContext, api: chat_pb2.Api, body: Mapping[str, Any]) -> bool:
     """Whether the conversation is replaced by the gateway's. Where only masked texts differ, that of the Responses API
     stays the caller's, because a translation would lose reasoning and calls of other tools: unless a masked text spans
     several parts."""
@@ -61,7 +69,7 @@ def _is_stale(context: RequestContext, api: chat_pb2.Api, body: Mapping[str, Any
     items = [each for each in given if isinstance(each, dict)] if isinstance(given, list) else []
     contents = [item.get(name) for item in items for name in ("content", "output")]
     masked_texts = context.inputs.masked_texts
-    return any(_are_together(content, masked_texts) for content in contents if isinstance(content, list))
+    return any(_form_masked_text(content, masked_texts) for content in contents if isinstance(content, list))
 
 
 def _is_rewritten(context: RequestContext) -> bool:
@@ -73,15 +81,15 @@ def _is_rewritten(context: RequestContext) -> bool:
     return bool(context.inputs.prompt or context.inputs.has_mesh_tool_calls or more or others)
 
 
-def _are_together(parts: list[Any], masked_texts: Collection[str]) -> bool:
-    """Whether several parts form one of these texts together. The gateway joins the texts of `_READ`, and where there
-    are none, those of all parts by lines."""
+def _form_masked_text(parts: list[Any], masked_texts: Collection[str]) -> bool:
+    """Whether several parts form one of these texts together. The gateway joins the texts of `_TEXT_FIELDS`, and where
+    there are none, those of all parts by lines."""
     given = [part for part in parts if isinstance(part, dict)]
-    read = [part.get(_READ.get(str(part.get("type")), "")) for part in given]
+    read = [part.get(_TEXT_FIELDS.get(str(part.get("type")), "")) for part in given]
     lines = [part.get("text") or part.get("refusal") for part in given]
     for between, texts in (("", read), ("\n", lines)):
-        said = [text for text in texts if isinstance(text, str) and text]
-        if len(said) > 1 and between.join(said) in masked_texts:
+        value = [text for text in texts if isinstance(text, str) and text]
+        if len(value) > 1 and between.join(value) in masked_texts:
             return True
     return False
 
@@ -107,20 +115,20 @@ def texts_of(given: Any) -> Iterator[str]:
     return (each for each in values_of(given) if isinstance(each, str))
 
 
-def masked_in(given: Any, masked_texts: Mapping[str, str]) -> Any:
+def with_masks(given: Any, masked_texts: Mapping[str, str]) -> Any:
     """The value with masked texts."""
     if isinstance(given, str):
         return masked_texts.get(given, given)
     if isinstance(given, dict):
-        return {name: masked_in(each, masked_texts) for name, each in given.items()}
-    return [masked_in(each, masked_texts) for each in given] if isinstance(given, list) else given
+        return {name: with_masks(each, masked_texts) for name, each in given.items()}
+    return [with_masks(each, masked_texts) for each in given] if isinstance(given, list) else given
 
 
-def _without(body: dict[str, Any], stale: Collection[str]) -> dict[str, Any]:
-    kept = {name: given for name, given in body.items() if name not in stale}
-    for name, _, field in (place.partition(".") for place in stale):
+def _without(body: dict[str, Any], replaced: Collection[str]) -> dict[str, Any]:
+    kept = {name: given for name, given in body.items() if name not in replaced}
+    for name, _, field in (place.partition(".") for place in replaced):
         if field and isinstance(given := kept.get(name), dict):
-            kept[name] = {each: said for each, said in given.items() if each != field}
+            kept[name] = {each: value for each, value in given.items() if each != field}
             if not kept[name]:
                 del kept[name]
     return kept

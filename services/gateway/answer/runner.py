@@ -25,9 +25,9 @@ from services.runtime.errors import ServiceError
 from services.runtime.futures import retrieve
 
 
-class Answer:
-    """The runner of one answer. It owns the tasks of the stages, keeps their results, and ends the answer when a stage
-    returns `Done`. For one call of `give`; cancelling that ends all stages."""
+class AnswerRunner:
+    """Runs one answer: it owns the tasks of the stages, keeps their results, and ends the answer when a stage returns
+    `Done`. `give` is called once; cancelled, it ends all stages."""
 
     def __init__(
         self,
@@ -66,16 +66,12 @@ class Answer:
 
     def _begin(self, send: Send | None) -> None:
         context, ledger = self._context, self._ledger
-        writer = (
-            context.writer
-        )  # the ledger must not hold the context: only the garbage collector would free that cycle
+        writer = context.writer  # a local name: a ledger that held the context would make a cycle
         writer.open(send, self._late)
         ledger.on_stage_end = lambda stage: writer.note(pb.Event(stage=stage))
-        none = Bypassed.NO_CACHE if context.backends.cache is None else ""
-        ledger.final.cache.verdict, ledger.final.cache.reason = (
-            pb.CACHE_VERDICT_BYPASS,
-            context.question.unshared or none,
-        )
+        no_cache = Bypassed.NO_CACHE if context.backends.cache is None else ""
+        ledger.final.cache.verdict = pb.CACHE_VERDICT_BYPASS
+        ledger.final.cache.reason = context.question.unshared or no_cache
 
     def _end(self, final: pb.Final | None) -> None:
         """Clean up, however the answer ended. `final`: the last event, if any."""

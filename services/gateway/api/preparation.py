@@ -2,7 +2,7 @@
 
     check     limits, fields, the tenant's policies -> CheckedRequest
     admit     load, then the tenant's quota         -> AdmittedRequest
-    answer    mesh tools, a plan, a ledger          -> Answer
+    answer    mesh tools, a plan, a ledger          -> AnswerRunner
 
 `prepare_answer` does all three, for a call and for a turn of a conversation. An item of a batch waits for its turn
 after the checks. `answer_again` answers a question that was checked before, after a stale hit.
@@ -32,7 +32,7 @@ from services.gateway.answer.ledger import Ledger
 from services.gateway.answer.metrics import Targets
 from services.gateway.answer.plan import make_plan
 from services.gateway.answer.registry import claims, planned
-from services.gateway.answer.runner import Answer
+from services.gateway.answer.runner import AnswerRunner
 from services.gateway.answer.stages.stage import AnswerStage
 from services.gateway.api.revalidation import Revalidation
 from services.gateway.config import GatewaySettings
@@ -100,7 +100,7 @@ class Preparation:
         deadline: Deadline,
         span: Span,
         claim: Claim = REQUEST,
-    ) -> Answer:
+    ) -> AnswerRunner:
         """The answer to a request that is admitted at once, not yet begun."""
         admitted = await self.admit(await self.checked(request, tenant, deadline), span, claim)
         return await self.answer(admitted, span, revalidate=self._revalidation.submit)
@@ -181,7 +181,7 @@ class Preparation:
         *,
         on_slot: Callable[[], None] | None = None,
         revalidate: Callable[[Question, Tenant, bytes], None] | None = None,
-    ) -> Answer:
+    ) -> AnswerRunner:
         """The answer of an admitted request, not yet begun. `on_slot`, for a background answer, is called when it has
         its slot at a model. `revalidate` is called with the question, its tenant and its key after a stale hit. Raises
         `InvalidInput` for a mesh tool that no source has."""
@@ -207,7 +207,7 @@ class Preparation:
             revalidate=resubmit,
             request_tools=request_tools,
         )
-        return Answer(context, reservation, self._stages)
+        return AnswerRunner(context, reservation, self._stages)
 
     def _open(self, checked: CheckedRequest, span: Span, *, awaited: bool) -> Ledger:
         """The ledger, with a plan for the budget: to be admitted is a part of it."""

@@ -50,7 +50,7 @@ _IN_SERVICE = (health_check_pb2.HEALTHY, health_check_pb2.UNKNOWN)
 _log = logging.getLogger(__name__)
 
 
-class Control:
+class ControlPlane:
     """The control plane."""
 
     def __init__(self, channel: grpc.aio.Channel):
@@ -63,7 +63,8 @@ class Control:
     def discover(
         self, requests: AsyncGenerator[discovery_pb2.DiscoveryRequest, None]
     ) -> AsyncGenerator[discovery_pb2.DiscoveryResponse, None]:
-        """Resources as they change; waits for the control plane, ends with `ServiceError` when it goes."""
+        """Responses with resources, at each change. Waits for the control plane; raises `ServiceError` when it is
+        lost."""
         return both_ways(self._discover(wait_for_ready=True), requests, "control")
 
 
@@ -91,11 +92,11 @@ def _status(number: int) -> grpc.StatusCode:
 
 
 class BadBootstrap(ValueError):
-    """There is no usable gRPC xDS bootstrap; the message, for the operator, says what is missing."""
+    """The gRPC xDS bootstrap is missing or invalid; the message is for the operator."""
 
 
 class BadAssignment(ValueError):
-    """The control plane sent what cannot be used; the message goes back to it."""
+    """A resource of the control plane is invalid; the message goes back to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,19 +122,19 @@ def bootstrap(environ: Mapping[str, str]) -> Bootstrap:
 
 
 class Watcher(Protocol):
-    """Hears of everything about one service, at once and at every change."""
+    """Gets the replicas and the drill of one service, at first and at each change."""
 
     def take(self, assignment: Assignment) -> None:
-        """These replicas, and no others."""
+        """Use these replicas, and no others."""
 
     def drill(self, drill: AssignedDrill) -> None:
-        """This drill, or one that does nothing."""
+        """Run this drill, which may do nothing, in place of any other."""
 
 
 class Discovery:
     """Follows some services, each for its watcher."""
 
-    def __init__(self, control: Control, node: base_pb2.Node, watchers: Mapping[str, Watcher]):
+    def __init__(self, control: ControlPlane, node: base_pb2.Node, watchers: Mapping[str, Watcher]):
         self._control, self._watchers = control, watchers
         self._node = base_pb2.Node(user_agent_name="hedgerow gateway")
         self._node.MergeFrom(node)
@@ -146,10 +147,10 @@ class Discovery:
         return not self._missing
 
     async def follow(self) -> None:
-        """Take in what comes for as long as the control plane is there; raises `ServiceError` when it goes."""
-        kinds = {kind.url: kind for kind in (_Assignments(self._assigned), _Routes(self._routed))}
+        """Take responses until the connection to the control plane ends, which raises `ServiceError`."""
+        types = {each.url: each for each in (_Assignments(self._assigned), _Routes(self._routed))}
         outbox: asyncio.Queue[discovery_pb2.DiscoveryRequest] = asyncio.Queue()
-        for each in kinds.values():
+        for each in types.values():
             outbox.put_nowait(each.ask(list(self._watchers), self._node))
 
         async def requests() -> AsyncGenerator[discovery_pb2.DiscoveryRequest, None]:
@@ -158,8 +159,8 @@ class Discovery:
 
         async with aclosing(self._control.discover(requests())) as responses:
             async for response in responses:
-                if kind := kinds.get(response.type_url):
-                    outbox.put_nowait(kind.answer(response, list(self._watchers)))
+                if resource_type := types.get(response.type_url):
+                    outbox.put_nowait(resource_type.answer(response, list(self._watchers)))
 
     def _assigned(self, name: str, assignment: Assignment) -> None:
         if watcher := self._watchers.get(name):
@@ -173,8 +174,8 @@ class Discovery:
             watcher.drill(found)
 
 
-class _Kind(ABC, Generic[M, T]):
-    """A type of resource on a stream. `notify` gets each by name."""
+class _ResourceType(ABC, Generic[M, T]):
+    """A type of resource on a stream. `notify` gets each resource, by name."""
 
     message: type[M]
 
@@ -184,14 +185,14 @@ class _Kind(ABC, Generic[M, T]):
 
     @abstractmethod
     def read(self, given: M) -> tuple[str, T]:
-        """A resource's name, and what it says. Raises `BadAssignment` or `DecodeError`."""
+        """A resource's name and content. Raises `BadAssignment` or `DecodeError`."""
 
     def ask(self, names: Sequence[str], node: base_pb2.Node) -> discovery_pb2.DiscoveryRequest:
         """The first request of a stream."""
         return discovery_pb2.DiscoveryRequest(type_url=self.url, resource_names=names, node=node)
 
     def answer(self, response: discovery_pb2.DiscoveryResponse, names: Sequence[str]) -> discovery_pb2.DiscoveryRequest:
-        """Put a response in force, all of it or nothing, and say so."""
+        """Put a response in force, all of it or nothing. Returns the acknowledgement (ACK or NACK)."""
         refused: status_pb2.Status | None = None
         try:
             found = [self.read(self._unpack(resource)) for resource in response.resources]
@@ -217,21 +218,21 @@ class _Kind(ABC, Generic[M, T]):
         return given
 
 
-class _Assignments(_Kind[endpoint_pb2.ClusterLoadAssignment, Assignment]):
+class _Assignments(_ResourceType[endpoint_pb2.ClusterLoadAssignment, Assignment]):
     message = endpoint_pb2.ClusterLoadAssignment
 
     def read(self, given: endpoint_pb2.ClusterLoadAssignment) -> tuple[str, Assignment]:
-        return given.cluster_name, read(given)
+        return given.cluster_name, read_assignment(given)
 
 
-class _Routes(_Kind[route_pb2.RouteConfiguration, AssignedDrill]):
+class _Routes(_ResourceType[route_pb2.RouteConfiguration, AssignedDrill]):
     message = route_pb2.RouteConfiguration
 
     def read(self, given: route_pb2.RouteConfiguration) -> tuple[str, AssignedDrill]:
         return given.name, _drill_of(given)
 
 
-def read(given: endpoint_pb2.ClusterLoadAssignment) -> Assignment:
+def read_assignment(given: endpoint_pb2.ClusterLoadAssignment) -> Assignment:
     """An assignment's replicas in service. Raises `BadAssignment`."""
     endpoints = [endpoint for locality in given.endpoints for endpoint in _endpoints(locality)]
     addresses = [endpoint.address for endpoint in endpoints]

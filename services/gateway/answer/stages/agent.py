@@ -60,7 +60,7 @@ class AgentStage(AnswerStage):
         with ledger.stage(self.name) as stage:
             request_tools = context.request_tools
             if request_tools and request_tools.away:
-                context.miss(Degraded.TOOLS_UNAVAILABLE)
+                context.mark_incomplete(Degraded.TOOLS_UNAVAILABLE)
                 ledger.decide(Act.TOOL_UNAVAILABLE, ", ".join(request_tools.away), "no connected source has listed it")
             if not (request_tools and request_tools.offered):
                 stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, "no tools to offer"

@@ -74,7 +74,7 @@ class _MediaStage(AnswerStage):
 
     def fallback(self, problem: ServiceError) -> None:
         """Continue without the result."""
-        self.context.miss(self.late if isinstance(problem, TooLate) else self.gone)
+        self.context.mark_incomplete(self.late if isinstance(problem, TooLate) else self.gone)
 
 
 class AudioStage(_MediaStage):
@@ -146,7 +146,7 @@ class AudioStage(_MediaStage):
     async def _end_without_transcript(self, problem: TooLate) -> Done:
         """End the answer: the time for the transcript of the question is over."""
         context = self.context
-        context.miss(Degraded.AUDIO_BUDGET)
+        context.mark_incomplete(Degraded.AUDIO_BUDGET)
         if "template" in context.backends.fallbacks.order:
             return await context.answer_with_template(self.name, problem.outline)
         return Done(chat_pb2.FINISH_REASON_BUDGET)

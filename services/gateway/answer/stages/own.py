@@ -57,7 +57,7 @@ class OwnStage(AnswerStage):
         context, ledger = self.context, self.context.ledger
         with ledger.stage(self.name) as stage:
             if not ledger.worth_starting(self.name, stage):
-                context.miss(f"{self.name}:budget")
+                context.mark_incomplete(f"{self.name}:budget")
                 return
             deadline = Deadline.after(stage.budget_s)
             try:
@@ -80,7 +80,7 @@ class OwnStage(AnswerStage):
             _log.warning("stage %s failed", self.name, exc_info=error)
             stage.outcome, stage.detail = pb.STAGE_OUTCOME_FAILED, type(error).__name__
         self.context.ledger.decide(Act.BUDGET_SKIPPED if late else Act.FALLBACK_SKIPPED, self.name, stage.detail)
-        self.context.miss(f"{self.name}:{'budget' if late else 'unavailable'}")
+        self.context.mark_incomplete(f"{self.name}:{'budget' if late else 'unavailable'}")
 
 
 class ServiceStage(OwnStage):

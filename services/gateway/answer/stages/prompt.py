@@ -130,7 +130,7 @@ class PromptStage(AnswerStage):
         context = self.context
         if not (name := context.question.request.prompt.system):
             return messages
-        kept = context.backends.prompts.kept[name]
+        kept = context.backends.prompts.system_prompts[name]
         variant = _VARIANTS.get(context.prior[Route].choice.complexity, "default")
         if not getattr(kept, variant):
             variant = "default"

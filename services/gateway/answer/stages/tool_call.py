@@ -163,14 +163,14 @@ class ToolRun:
             self.waited = True
             self._close(ToolOutcome.LATE, f"not within its {self.running.budget_s * 1000:.0f} ms")
             self.text = f"{self.name} has not answered in time."
-            self.context.miss(Degraded.TOOLS_BUDGET)
+            self.context.mark_incomplete(Degraded.TOOLS_BUDGET)
             return
         try:
             self._take(*self.task.result())
         except ServiceError as error:
             self._close(ToolOutcome.UNAVAILABLE, error.outline)
             self.text = f"{self.name} could not be reached."
-            self.context.miss(Degraded.TOOLS_UNAVAILABLE)
+            self.context.mark_incomplete(Degraded.TOOLS_UNAVAILABLE)
 
     def patch(self) -> pb.Patch | None:
         """The result that came too late for the answer; once."""
@@ -200,12 +200,12 @@ class ToolRun:
         if seen.withheld:
             self._close(ToolOutcome.WITHHELD, seen.withheld)
             self.text = f"The result of {self.name} is withheld by the guard."
-            self.context.miss(Degraded.GUARD_WITHHELD)
+            self.context.mark_incomplete(Degraded.GUARD_WITHHELD)
             return
         if result.failed:
             self._close(ToolOutcome.FAILED, "it reported an error")
             self.text = f"{self.name} failed: {seen.content}"
-            self.context.miss(Degraded.TOOLS_UNAVAILABLE)
+            self.context.mark_incomplete(Degraded.TOOLS_UNAVAILABLE)
             return
         detail = f"{len(result.content.encode())} bytes"
         detail += f", {len(result.citations)} citations" if result.citations else ""

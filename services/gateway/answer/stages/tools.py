@@ -49,7 +49,7 @@ class ToolsStage(AnswerStage):
         context, wanted = self.context, request_tools.beforehand
         with context.ledger.stage(self.name) as stage:
             if not context.ledger.worth_starting(self.name, stage):
-                context.miss(Degraded.TOOLS_BUDGET)
+                context.mark_incomplete(Degraded.TOOLS_BUDGET)
                 context.inputs.take_results([(each.name, f"{each.name} has not answered in time.") for each in wanted])
                 return
             runs = [self._begin(each, request_tools, stage) for each in wanted]
@@ -65,12 +65,12 @@ class ToolsStage(AnswerStage):
         too large for its argument."""
         context, most = self.context, request_tools.toolbox.settings.max_arguments_bytes
         if wanted.tool is None:
-            context.miss(Degraded.TOOLS_UNAVAILABLE)
+            context.mark_incomplete(Degraded.TOOLS_UNAVAILABLE)
             context.ledger.decide(Act.TOOL_UNAVAILABLE, wanted.name, "no connected source has listed it")
             return f"{wanted.name} could not be reached."
         arguments = wanted.with_question(context.inputs.asked.question)
         if wanted.arguments is None and (size := len(arguments.encode())) > most:
-            context.miss(Degraded.TOOLS_LIMITED)
+            context.mark_incomplete(Degraded.TOOLS_LIMITED)
             context.ledger.decide(Act.TOOL_REFUSED, wanted.name, f"arguments: at most {most} bytes, got {size}")
             return f"{wanted.name} was not called: the question is too long for it."
         return tool_call.begin(context, request_tools, wanted.tool, arguments, stage.budget_s, stage.span)

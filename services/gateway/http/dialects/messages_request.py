@@ -9,7 +9,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.messages import NO_TEXT
 from services.gateway.http.dialects.chat_request import leave_choice_of_left, put_tool, take_form
-from services.gateway.http.dialects.parts import left, note_documents
+from services.gateway.http.dialects.parts import leave_part, note_documents
 from services.gateway.http.fields import Fields
 from services.gateway.http.request_options import RequestOptions, take_model, take_options
 from services.runtime.errors import InvalidInput
@@ -144,7 +144,7 @@ def _take_block(request: pb.GenerateRequest, message: chat_pb2.Message, block: F
         case "tool_result":
             _take_result(request, block)
         case _ if kind not in _THOUGHTS:
-            message.parts.add(text=left(block, kind))
+            message.parts.add(text=leave_part(block, kind))
 
 
 def _take_result(request: pb.GenerateRequest, block: Fields) -> None:
@@ -178,7 +178,7 @@ def _text_alone(given: Fields, name: str) -> str:
 
 def _text(block: Fields) -> str:
     kind = block.needed("type")
-    return block.needed("text") if kind == "text" else left(block, kind)
+    return block.needed("text") if kind == "text" else leave_part(block, kind)
 
 
 def _take_tools(request: pb.GenerateRequest, body: Fields) -> None:

@@ -19,7 +19,7 @@ _DOCUMENTS = (  # and pictures, of chat completions, Responses, and Messages
     *("input_file", "input_image"),
     *("document", "image"),
 )
-_WITH_DOCUMENTS = (chat_pb2.ROLE_USER, chat_pb2.ROLE_TOOL)
+_ROLES_WITH_DOCUMENTS = (chat_pb2.ROLE_USER, chat_pb2.ROLE_TOOL)
 _CONTENT = "a string, or an array of parts"
 
 
@@ -44,8 +44,8 @@ def put_content(message: chat_pb2.Message, given: Fields) -> None:
 
 
 def settle_blank(request: pb.GenerateRequest, given: Fields) -> None:
-    """Handle a last message without text, which was read from `given`. OpenAI's API allows it, the contract does not:
-    an assistant's turn is removed, and a user's turn is left for a provider. Raises `InvalidInput` for a user's turn
+    """Handle a last message without text, which was read from `given`. OpenAI's API allows it, the proto does not: an
+    assistant's turn is removed, and a user's turn is left for a provider. Raises `InvalidInput` for a user's turn
     without `content`."""
     message = request.messages[-1]
     text = message.content
@@ -83,14 +83,14 @@ def read_part(part: Fields, *, media: bool = True) -> chat_pb2.Part:
         if audio is None:
             raise part.wrong(AUDIO, "an object")
         return chat_pb2.Part(audio=audio.base64("data"))
-    return chat_pb2.Part(text=left(part, kind))
+    return chat_pb2.Part(text=leave_part(part, kind))
 
 
 def note_documents(message: chat_pb2.Message, parts: Collection[chat_pb2.Part], read: Collection[Fields]) -> None:
     """Note where documents, and pictures that were left, stand in the text of a user's message or of a result, whose
     `parts` have been read from `read`. A provider of the same API gets them as they are, and one of another API in its
     own words."""
-    if message.role not in _WITH_DOCUMENTS:
+    if message.role not in _ROLES_WITH_DOCUMENTS:
         return
     at, between = 0, len(separator(parts))
     for part, given in zip(parts, read, strict=True):
@@ -100,9 +100,9 @@ def note_documents(message: chat_pb2.Message, parts: Collection[chat_pb2.Part], 
         at += len(part.text)
 
 
-def left(part: Fields, kind: str) -> str:
-    """The placeholder of a part that is left for a provider of the same API, so that parts can be counted and compared.
-    No model reads it: a model behind another API refuses the part by its path."""
+def leave_part(part: Fields, kind: str) -> str:
+    """Leave a part for a provider of the same API. Returns its placeholder, so that parts can be counted and compared.
+    No model reads it: a model of another API refuses the part by its path."""
     part.leave()
     return f"[{kind[:64]}]"
 

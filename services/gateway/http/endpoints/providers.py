@@ -15,7 +15,7 @@ from hedgerow.llm.v1 import llm_pb2
 from services.gateway.admission import provider_fields
 from services.gateway.admission.provider_fields import values_of
 from services.gateway.admission.question import BYTES_PER_TOKEN
-from services.gateway.answer.original_body import masked_in
+from services.gateway.answer.original_body import with_masks
 from services.gateway.config import Method
 from services.gateway.decisions import Decisions
 from services.gateway.errors import AnswersWaiting, GuardLate, GuardRefused, ModelUnknown
@@ -204,7 +204,7 @@ async def _masked(written: bytes, fields: Mapping[str, Any], checks: Checks, ten
         return written
 
     def replaced() -> bytes:
-        return compact(masked_in(dict(fields), masked_texts))
+        return compact(with_masks(dict(fields), masked_texts))
 
     return await asyncio.to_thread(replaced) if len(written) > _LARGE_BYTES else replaced()
 

@@ -1,4 +1,4 @@
-"""Requests of Responses that go on with a stored response or refer to its items, and the storing of their answers.
+"""Requests of Responses that continue a stored response or refer to its items, and the storing of their answers.
 
 A model gets the whole conversation as if the caller had sent it: the items of earlier turns, unchanged, before the
 request's own, and an item in the place of a reference to it. The provider stores nothing and gets no id. A response is
@@ -39,7 +39,7 @@ from services.runtime.aside import aside, size_in
 from services.runtime.errors import InvalidInput
 
 _PREVIOUS = "previous_response_id"
-_PROVIDERS = ("conversation", "background")  # what a provider goes on with and stores, not the gateway
+_OF_PROVIDERS = ("conversation", "background")  # state that a provider stores, not the gateway
 _ID_BYTES = 24  # no caller guesses one
 
 
@@ -53,13 +53,13 @@ def owner(tenant: Tenant, order: RequestOptions) -> Owner | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """A request that goes on with the response `previous`, or refers to the items `named`."""
+class _Continuation:
+    """A request that continues the response `previous`, or refers to the items `item_ids`."""
 
     exchange: Exchange
     whose: Owner | None
     previous: str
-    named: list[str]
+    item_ids: list[str]
     stores: bool  # its answer
     items: list[Any]  # of its own input
     data: bytes  # its own body
@@ -75,29 +75,29 @@ class StoredTurns:
     async def __call__(self, exchange: Exchange, body: Fields, size: int, read: Read) -> ReadRequest | None:
         """Raises `PreviousResponseNotFound`, `ItemNotFound`, `StoreUnavailable`, and `InvalidInput` for a conversation
         that is larger than a request may be."""
-        wanted, previous = body.flag("store") is not False, body.text(_PREVIOUS)
+        stores, previous = body.flag("store") is not False, body.text(_PREVIOUS)
         tenant = exchange.credential.tenant
-        named = await aside(tenant.name, size, partial(references.names, body))
-        if any(map(body.seen, _PROVIDERS)) or not (wanted or previous or named):
+        item_ids = await aside(tenant.name, size, partial(references.names, body))
+        if any(map(body.seen, _OF_PROVIDERS)) or not (stores or previous or item_ids):
             return None
         given = {name: body.seen(name) for name in body if name != _PREVIOUS} | {"store": False}
         body = Fields(given)
         data = await aside(tenant.name, size, partial(strict_json.written, given, size))
         order = await read(data, body, size)  # its own input alone, so that errors have the caller's places
         whose = owner(tenant, order)
-        wanted = wanted and whose is not None
+        stores = stores and whose is not None
         items = _items(given.get("input"))
-        answer_id = secrets.token_hex(_ID_BYTES) if wanted else exchange.answer_id
-        if previous or named:
-            asked = _Asked(exchange, whose, previous or "", named, wanted, items, data)
-            items, most, answer_id = await self._conversation(asked, order.request.idempotency_key, answer_id)
+        answer_id = secrets.token_hex(_ID_BYTES) if stores else exchange.answer_id
+        if previous or item_ids:
+            continuation = _Continuation(exchange, whose, previous or "", item_ids, stores, items, data)
+            items, most, answer_id = await self._conversation(continuation, order.request.idempotency_key, answer_id)
             given["input"] = items
-            data, body = await _within(exchange, given, most, _PREVIOUS if previous else "input"), Fields(given)
+            data, body = await _joined_body(exchange, given, most, _PREVIOUS if previous else "input"), Fields(given)
             order = await read(data, body, size_in(data))  # with what was joined
-        order.stored = {"store": wanted, _PREVIOUS: previous, **({"id": f"resp_{answer_id}"} if wanted else {})}
+        order.stored = {"store": stores, _PREVIOUS: previous, **({"id": f"resp_{answer_id}"} if stores else {})}
         order.echo = {**order.echo, **order.stored}
         writer = ResponseWriter(order, answer_id)
-        if not (wanted and whose):
+        if not (stores and whose):
             return ReadRequest(data, order, writer)
 
         written = await aside(tenant.name, size_in(data), partial(lines, items))  # their objects are not kept so long
@@ -112,48 +112,50 @@ class StoredTurns:
 
         return ReadRequest(data, order, writer, before_end)
 
-    async def _conversation(self, asked: _Asked, key: str, answer_id: str) -> tuple[list[Any], int, str]:
+    async def _conversation(self, continuation: _Continuation, key: str, answer_id: str) -> tuple[list[Any], int, str]:
         """The items that a model is asked with, about how many bytes they and the request have, and the answer's id. A
         retry with the same idempotency key has those of the first time."""
-        if not (asked.whose and key):
-            return *await self._whole(asked), answer_id
-        own = strict_json.compact([asked.previous, asked.stores]) + asked.data
-        if found := await self.retries.find(asked.whose, key, own):
+        if not (continuation.whose and key):
+            return *await self._joined_items(continuation), answer_id
+        own = strict_json.compact([continuation.previous, continuation.stores]) + continuation.data
+        if found := await self.retries.find(continuation.whose, key, own):
             first, size = found
-            asked.exchange.expand(size)
+            continuation.exchange.expand(size)
             return first.input, size, first.response["id"]
-        items, size = await self._whole(asked)
-        await self.retries.keep(asked.whose, key, own, StoredResponse({"id": answer_id}, items), size)
+        items, size = await self._joined_items(continuation)
+        await self.retries.keep(continuation.whose, key, own, StoredResponse({"id": answer_id}, items), size)
         return items, size, answer_id
 
-    async def _whole(self, asked: _Asked) -> tuple[list[Any], int]:
+    async def _joined_items(self, continuation: _Continuation) -> tuple[list[Any], int]:
         """The items that a model is asked with, and about how many bytes they and the request have."""
-        items, size = await self._referred(asked)
-        if not asked.previous:
+        items, size = await self._own_items(continuation)
+        if not continuation.previous:
             return items, size
-        earlier, size = await self._earlier(asked, size)
+        earlier, size = await self._earlier_items(continuation, size)
         return [*earlier, *items], size
 
-    async def _referred(self, asked: _Asked) -> tuple[list[Any], int]:
+    async def _own_items(self, continuation: _Continuation) -> tuple[list[Any], int]:
         """The request's own items, those that it refers to in their places, and about how many bytes it has then."""
-        size, exchange = len(asked.data), asked.exchange
-        if not asked.named:
-            return asked.items, size
+        size, exchange = len(continuation.data), continuation.exchange
+        if not continuation.item_ids:
+            return continuation.items, size
 
         def expand(more: int) -> None:
             nonlocal size
             exchange.expand(size := size + more)
 
-        found = await references.find(self.store, asked.whose, asked.named, exchange.bounds.most_bytes, expand)
-        return references.put_in(asked.items, found), size
+        found = await references.find(
+            self.store, continuation.whose, continuation.item_ids, exchange.bounds.most_bytes, expand
+        )
+        return references.put_in(continuation.items, found), size
 
-    async def _earlier(self, asked: _Asked, own_bytes: int) -> tuple[list[Any], int]:
+    async def _earlier_items(self, continuation: _Continuation, own_bytes: int) -> tuple[list[Any], int]:
         """The items before a request of `own_bytes`, which take room before they are fetched, and about how many bytes
         they and the request have."""
-        whose, response_id = asked.whose, asked.previous
+        whose, response_id = continuation.whose, continuation.previous
         if whose and (stored := await self.store.size(whose, response_id)):
             size = own_bytes + stored
-            asked.exchange.expand(size)
+            continuation.exchange.expand(size)
             if data := await self.store.get(whose, response_id):
                 return (await aside(whose.tenant, size, partial(StoredResponse.parse, data))).conversation, size
         raise PreviousResponseNotFound(response_id)
@@ -187,9 +189,9 @@ def _items(given: Any) -> list[dict[str, Any]]:
     return [{"type": "message", "role": "user", "content": given}] if isinstance(given, str) else list(given or ())
 
 
-async def _within(exchange: Exchange, given: Mapping[str, Any], size: int, field: str) -> bytes:
-    """A body of about `size` bytes with earlier turns or items, which `field` has named. It has the limits of one that
-    was sent, and takes its room."""
+async def _joined_body(exchange: Exchange, given: Mapping[str, Any], size: int, field: str) -> bytes:
+    """A body of about `size` bytes with earlier turns or items, which `field` has named. It has the limits of one
+    that was sent, and takes its room."""
     tenant = exchange.credential.tenant.name
     data = await aside(tenant, size, partial(strict_json.written, given, size))
     if len(data) > (most := exchange.bounds.most_bytes):

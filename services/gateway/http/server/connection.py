@@ -24,7 +24,7 @@ _RAW = 2  # bytes on the wire for each one that counts of a head, whose blanks a
 _MOST_WAITING = 64  # requests of one connection behind the one that is answered: one of 20 bytes becomes 3 KB
 _READ_BYTES = 1_048_576  # that a client reads in `write_ms` at least, where so many wait
 PEER = "peer_identity"  # in a request's scope: the identity that its caller's certificate proves
-PROVEN = "proven"  # in a request's scope: is called where a tenant's credential has been accepted
+PROVEN = "authenticated"  # in a request's scope: is called where a tenant's credential has been accepted
 MOVES_S = 1.0  # for clients with open connections to come to the server that takes over
 
 
@@ -53,7 +53,7 @@ class Connection(HttpToolsProtocol):
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._closes_soon = False
         self._closing: asyncio.Task[None] | None = None
-        self.address, self.proven = "", False
+        self.address, self.authenticated = "", False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -71,7 +71,7 @@ class Connection(HttpToolsProtocol):
 
     def prove(self) -> None:
         """A tenant's credential has come by it."""
-        self.proven = True
+        self.authenticated = True
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._shared.slots.release(self)

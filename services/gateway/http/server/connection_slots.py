@@ -11,27 +11,27 @@ from typing import Protocol
 
 
 class Tracked(Protocol):
-    """A connection. `address`: of its client; `proven`: whether a request on it had a tenant's credential."""
+    """A connection. `address`: its client's; `authenticated`: whether a request on it had a tenant's credential."""
 
     address: str
-    proven: bool
+    authenticated: bool
 
     def abort(self) -> None:
         """Close it at once."""
 
 
 class ConnectionSlots:
-    """`most` slots, and at most `most_of_one` for each address."""
+    """`most` slots, of which a client's address may have `most_of_address`."""
 
-    def __init__(self, most: int, most_of_one: int):
-        self._most, self._most_of_one = most, most_of_one
+    def __init__(self, most: int, most_of_address: int):
+        self._most, self._most_of_address = most, most_of_address
         self._inside: set[Tracked] = set()
         self._taken: Counter[str] = Counter()  # places by address
         self._idle: dict[bool, OrderedDict[Tracked, None]] = {False: OrderedDict(), True: OrderedDict()}
 
     def acquire(self, new: Tracked) -> bool:
         """Take a slot. False if there is none."""
-        if self._taken[new.address] >= self._most_of_one:
+        if self._taken[new.address] >= self._most_of_address:
             return False
         if len(self._inside) >= self._most and not self._close_idle():
             return False
@@ -52,7 +52,7 @@ class ConnectionSlots:
     def idle(self, connection: Tracked) -> None:
         """Record that the connection has no request."""
         if connection in self._inside:
-            self._idle[connection.proven][connection] = None
+            self._idle[connection.authenticated][connection] = None
 
     def busy(self, connection: Tracked) -> None:
         """Record that the connection has a request."""

@@ -19,7 +19,7 @@ from services.gateway.answer.context import RequestContext
 from services.gateway.answer.ledger import Ledger
 from services.gateway.answer.plan import make_plan
 from services.gateway.answer.registry import claims, planned
-from services.gateway.answer.runner import Answer
+from services.gateway.answer.runner import AnswerRunner
 from services.gateway.answer.stages.cache.l1 import L1Cache
 from services.gateway.generation.stack import make_stack
 from services.gateway.output_validation.forms import Checked, Forms, checked
@@ -110,7 +110,7 @@ class Scene:
         revalidate: Callable[[bytes], None] | None = None,
         request_tools: RequestTools | None = None,
         **fields: object,
-    ) -> Answer:
+    ) -> AnswerRunner:
         asked = chat_pb2.Message(role=chat_pb2.ROLE_USER, content="What is the capital of France?")
         request = pb.GenerateRequest(**({"messages": [asked]} | fields))
         question = Question(
@@ -135,9 +135,9 @@ class Scene:
             revalidate=revalidate,
             request_tools=request_tools,
         )
-        return Answer(context, reservation)
+        return AnswerRunner(context, reservation)
 
-    async def equipped(self, tenant: Tenant = EVERYTHING, **fields: object) -> Answer:
+    async def equipped(self, tenant: Tenant = EVERYTHING, **fields: object) -> AnswerRunner:
         """An answer that may use tools of the mesh."""
         assert self.backends.tools
         request_tools = await self.backends.tools.resolve(pb.GenerateRequest(**fields), tenant, 1.0)

@@ -15,7 +15,7 @@ from hedgerow.cache.v1 import cache_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.quota import Claim, Reservation
 from services.gateway.answer.event_writer import Send
-from services.gateway.answer.runner import Answer
+from services.gateway.answer.runner import AnswerRunner
 from services.gateway.api.idempotency import IdempotencyStore, with_heartbeats
 from services.gateway.policies.tenant_aware_breaker import TenantAwareBreaker
 from services.gateway.settings.serving import KeptSettings
@@ -74,7 +74,7 @@ SCENES: dict[str, tuple[Callable[[], Scene], dict[str, Any]]] = {
 }
 
 
-async def begun(scene: Scene, fields: dict[str, Any]) -> Answer:
+async def begun(scene: Scene, fields: dict[str, Any]) -> AnswerRunner:
     """As the servicer begins it."""
     return await scene.equipped(**fields) if scene.backends.tools else scene.answer(**fields)
 

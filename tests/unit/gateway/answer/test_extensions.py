@@ -18,7 +18,7 @@ from services.gateway.answer.context import RequestContext
 from services.gateway.answer.ledger import Ledger
 from services.gateway.answer.plan import make_plan
 from services.gateway.answer.registry import STAGES, claims, planned
-from services.gateway.answer.runner import Answer
+from services.gateway.answer.runner import AnswerRunner
 from services.gateway.decisions import Decisions
 from services.gateway.generation.fallback import Fallback
 from services.gateway.generation.hedging import Hedging
@@ -126,7 +126,9 @@ async def test_a_stage_is_planned_run_and_reported(package: str) -> None:
     assert (plan["time"].budget_ms, plan["time"].starts_ms) == (20, 0)
     context = RequestContext.open(Question(request), ACME, Ledger(plan, INVALID_SPAN, 0.01), scene.backends)
     reservation = scene.quotas.reserve("acme", ACME.allowance, 100)
-    events = [event async for message in sent_by(Answer(context, reservation, stages).give) for event in message.events]
+    events = [
+        event async for message in sent_by(AnswerRunner(context, reservation, stages).give) for event in message.events
+    ]
     assert [stage.name for stage in events[-1].final.stages] == ["router", "time", "llm"]
     (sent,) = scene.llms["small"].requests
     assert sent.messages[-1].content.startswith("Context:\n- audio: It is noon.")

@@ -18,7 +18,7 @@ from services.gateway.upstream.discovery import (
     BadBootstrap,
     Discovery,
     bootstrap,
-    read,
+    read_assignment,
 )
 
 
@@ -48,7 +48,7 @@ def test_replicas_come_with_priority_build_and_weight():
         locality(endpoint("10.0.0.3:1"), weight=5, build="canary"),
         locality(endpoint("::1:7"), priority=1),
     )
-    assert read(given).endpoints == (
+    assert read_assignment(given).endpoints == (
         AssignedReplica("10.0.0.1:1", Locality(0, "", 47.5)),
         AssignedReplica("10.0.0.2:1", Locality(0, "", 47.5)),
         AssignedReplica("10.0.0.3:1", Locality(0, "canary", 5)),
@@ -59,17 +59,17 @@ def test_replicas_come_with_priority_build_and_weight():
 def test_only_those_in_service_are_taken():
     states = ["HEALTHY", "UNKNOWN", "UNHEALTHY", "DRAINING", "TIMEOUT", "DEGRADED"]
     given = assignment(locality(*(endpoint(f"10.0.0.{number}:1", state) for number, state in enumerate(states))))
-    assert [each.address for each in read(given).endpoints] == ["10.0.0.0:1", "10.0.0.1:1"]
+    assert [each.address for each in read_assignment(given).endpoints] == ["10.0.0.0:1", "10.0.0.1:1"]
 
 
 def test_a_drill_says_which_share_of_the_calls_to_drop():
     drop = {"category": "drill", "dropPercentage": {"numerator": 25, "denominator": "HUNDRED"}}
-    assert read(assignment(policy={"dropOverloads": [drop]})).drop_share == pytest.approx(0.25)
+    assert read_assignment(assignment(policy={"dropOverloads": [drop]})).drop_share == pytest.approx(0.25)
 
 
 def test_an_address_that_comes_twice_is_refused():
     with pytest.raises(BadAssignment, match=r"10\.0\.0\.1:1 twice"):
-        read(assignment(locality(endpoint("10.0.0.1:1")), locality(endpoint("10.0.0.1:1"))))
+        read_assignment(assignment(locality(endpoint("10.0.0.1:1")), locality(endpoint("10.0.0.1:1"))))
 
 
 def test_the_bootstrap_is_grpcs_own(tmp_path):

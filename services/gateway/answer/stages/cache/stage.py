@@ -172,9 +172,14 @@ class CacheStage(AnswerStage):
 
     def _have_judged(self) -> None:
         context, sample = self.context, self._sample
-        if sample is None or context.backends.judging is None or context.privacy.private or context.question.pixels:
+        if (
+            sample is None
+            or context.backends.verification is None
+            or context.privacy.private
+            or context.question.pixels
+        ):
             return
-        context.backends.judging.submit(sample, context.inputs.for_model(), context.tenant, context.ledger.span)
+        context.backends.verification.submit(sample, context.inputs.for_model(), context.tenant, context.ledger.span)
 
     def _request(self, question: cache_pb2.Question) -> cache_pb2.LookupRequest:
         policy = self.context.question.request.cache

@@ -49,7 +49,7 @@ async def streamed(scene: Scene, **fields: object) -> tuple[list[str], pb.Final]
     return [event.delta.text for event in events if event.HasField("delta")], events[-1].final
 
 
-def own_words(body: dict[str, Any], **untranslated: object) -> chat_pb2.Original:
+def original_for_model(body: dict[str, Any], **untranslated: object) -> chat_pb2.Original:
     fields = {place.replace("__", "[0]."): json.dumps(given) for place, given in untranslated.items()}
     api = chat_pb2.API_CHAT_COMPLETIONS
     return chat_pb2.Original(api=api, body=json.dumps(body).encode(), untranslated=fields)

@@ -9,7 +9,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.answer.model_call import Tried
-from services.gateway.answer.runner import Answer
+from services.gateway.answer.runner import AnswerRunner
 from services.gateway.answer.stages.cascade import refused
 from services.gateway.settings.generation import CascadeSettings
 from services.runtime.errors import Exhausted, NotSupported, TooLate, Unavailable
@@ -149,7 +149,7 @@ async def test_an_item_of_a_batch_that_joins_a_generation_gets_its_slot():
     assert len(scene.llms["quick"].calls) == 1
 
 
-async def _read(answer: Answer) -> None:
+async def _read(answer: AnswerRunner) -> None:
     async for _ in sent_by(answer.give):
         pass
 

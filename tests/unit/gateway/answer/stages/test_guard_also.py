@@ -10,7 +10,7 @@ import pytest
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.errors import GuardRefused
-from tests.unit.gateway.answer.stages.guarded import ATTACK, KEY, MINE, guarded, own_words, said, searching
+from tests.unit.gateway.answer.stages.guarded import ATTACK, KEY, MINE, guarded, original_for_model, said, searching
 
 pytestmark = pytest.mark.paused
 
@@ -74,7 +74,7 @@ async def test_a_request_is_refused_for_what_is_there(what: str, words: str, gua
 async def test_private_data_of_tools_does_not_go_to_a_provider_in_the_callers_own_words():
     scene = guarded(personal="mask", also=("tools",))
     given = {"type": "function", "function": {"name": "pay", "parameters": json.loads(schema(MINE))}}
-    own = own_words({"messages": [], "tools": [given], "seed": 7})
+    own = original_for_model({"messages": [], "tools": [given], "seed": 7})
     await scene.final(original=own, **asked_with("parameters", MINE))
     (asked,) = scene.llms["small"].requests
     assert json.loads(asked.original.body) == {"seed": 7}
@@ -84,7 +84,7 @@ async def test_private_data_of_tools_does_not_go_to_a_provider_in_the_callers_ow
 async def test_parts_that_only_a_provider_reads_are_looked_through_as_well(place: str):
     scene = guarded(secrets="refuse", also=("tools", "system"))
     with pytest.raises(GuardRefused):
-        await scene.final(messages=said("Hi."), original=own_words({}, **{place: [KEY]}))
+        await scene.final(messages=said("Hi."), original=original_for_model({}, **{place: [KEY]}))
 
 
 async def test_a_description_of_a_source_that_gives_orders_is_not_offered():

@@ -17,7 +17,7 @@ from services.gateway.answer.stages import guard
 from services.gateway.errors import GuardRefused
 from services.runtime import telemetry
 from services.runtime.aside import LARGE_BYTES
-from tests.unit.gateway.answer.stages.guarded import ATTACK, KEY, MINE, guarded, made, own_words, said
+from tests.unit.gateway.answer.stages.guarded import ATTACK, KEY, MINE, guarded, made, original_for_model, said
 
 pytestmark = pytest.mark.paused
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.paused
 async def test_private_data_in_untranslated_fields_is_masked_for_the_provider():
     scene = guarded(personal="mask")
     asked = [{"role": "user", "content": "Hi."}]
-    own = own_words({"messages": asked, "user": MINE, "seed": 7}, user=MINE)
+    own = original_for_model({"messages": asked, "user": MINE, "seed": 7}, user=MINE)
     final = await scene.final(messages=said("Hi."), original=own)
     (sent,) = scene.llms["small"].requests
     hidden = "My card is [card 1], write to [email 1]."
@@ -53,7 +53,7 @@ async def test_many_untranslated_fields_are_read_beside_the_event_loop(
     sizes = sizes_aside(monkeypatch, guard)
     unknown = {f"unknown_{number}": 1 for number in range(fields)}
     await guarded(personal="mask").final(
-        messages=said("Hi."), original=own_words({"messages": [], **unknown}, **unknown)
+        messages=said("Hi."), original=original_for_model({"messages": [], **unknown}, **unknown)
     )
     assert [size > LARGE_BYTES for size in sizes] == [large]
 
@@ -65,7 +65,9 @@ async def test_a_client_that_leaves_while_they_are_read_leaves_no_span_open(monk
     tracer, spans = TracerProvider().get_tracer("test"), dict[str, Span]()
     monkeypatch.setattr(telemetry, "start_span", lambda name, **_: spans.setdefault(name, tracer.start_span(name)))
     monkeypatch.setattr(guard, "aside", aside)
-    answering = asyncio.create_task(guarded(personal="mask").final(messages=said("Hi."), original=own_words({})))
+    answering = asyncio.create_task(
+        guarded(personal="mask").final(messages=said("Hi."), original=original_for_model({}))
+    )
     await asyncio.sleep(0.1)
     answering.cancel()
     await asyncio.wait({answering})
@@ -74,7 +76,7 @@ async def test_a_client_that_leaves_while_they_are_read_leaves_no_span_open(monk
 
 async def test_a_large_body_is_changed_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch):
     sizes = sizes_aside(monkeypatch, original_body)
-    own = own_words({"messages": [], "user": "A" * 1_100_000}, user=MINE)
+    own = original_for_model({"messages": [], "user": "A" * 1_100_000}, user=MINE)
     await guarded(personal="mask").final(messages=said("Hi."), original=own)
     assert [size > LARGE_BYTES for size in sizes] == [True]
 
@@ -82,7 +84,7 @@ async def test_a_large_body_is_changed_beside_the_event_loop(monkeypatch: pytest
 async def test_a_conversation_with_private_data_in_such_a_field_is_the_gateways():
     scene = guarded(personal="mask")
     thought = {"role": "assistant", "content": "Hm.", "reasoning_content": MINE}
-    own = own_words({"messages": [thought], "seed": 7}, messages__reasoning_content=MINE)
+    own = original_for_model({"messages": [thought], "seed": 7}, messages__reasoning_content=MINE)
     await scene.final(messages=said("Hi."), original=own)
     (sent,) = scene.llms["small"].requests
     assert json.loads(sent.original.body) == {"seed": 7}
@@ -114,13 +116,13 @@ async def test_items_of_responses_stay_where_the_masked_texts_are_whole(turns: l
 async def test_such_a_field_is_refused_for_what_a_message_is_refused_for(given: object, guard: dict[str, str]):
     scene = guarded(**guard)
     with pytest.raises(GuardRefused):
-        await scene.final(messages=said("Hi."), original=own_words({"documents": given}, documents=given))
+        await scene.final(messages=said("Hi."), original=original_for_model({"documents": given}, documents=given))
     assert scene.llms["small"].requests == []
 
 
 async def test_signatures_and_definitions_of_tools_are_not_looked_through():
     scene = guarded(personal="mask")
-    own = own_words({"messages": []}, messages__signature=MINE, tools__examples=[MINE])
+    own = original_for_model({"messages": []}, messages__signature=MINE, tools__examples=[MINE])
     final = await scene.final(messages=said("Hi."), original=own)
     assert made(final) == []
     assert scene.llms["small"].requests[0].original == own

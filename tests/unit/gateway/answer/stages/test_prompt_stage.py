@@ -200,7 +200,7 @@ SUPPORT = SystemPromptSettings(version="3", default="Help.", complex="Help, step
     ],
 )
 async def test_a_kept_system_prompt_comes_first_in_its_variant(question, fields, system, reported):
-    scene = Scene(ScriptedCache(MISS), prompts=Prompts(kept={"support": SUPPORT}))
+    scene = Scene(ScriptedCache(MISS), prompts=Prompts(system_prompts={"support": SUPPORT}))
     named = pb.PromptPolicy(system="support")
     final = await scene.final(messages=[said("user", question)], prompt=named, **fields)
     assert [message.content for message in asked_of(scene)] == [system, question]
@@ -211,7 +211,7 @@ async def test_answers_to_other_system_prompts_are_others():
     edited = SUPPORT.model_copy(update={"simple": "Answer in two sentences."})  # of the same version
     keyed = set()
     for system, kept in (("", SUPPORT), ("support", SUPPORT), ("support", edited)):
-        scene = Scene(ScriptedCache(MISS), prompts=Prompts(kept={"support": kept}))
+        scene = Scene(ScriptedCache(MISS), prompts=Prompts(system_prompts={"support": kept}))
         await scene.final(prompt=pb.PromptPolicy(system=system))
         keyed |= {question.SerializeToString() for question in scene.cache.questions}
     assert len(keyed) == 3

@@ -12,7 +12,7 @@ class One:
     """A connection. `closed`: it lost its slot."""
 
     address: str = "10.0.0.1"
-    proven: bool = False
+    authenticated: bool = False
     closed: list[bool] = field(default_factory=list)
 
     def abort(self) -> None:
@@ -30,13 +30,13 @@ def entered(slots: ConnectionSlots, *connections: One) -> list[bool]:
 
 def test_idle_connections_make_room_and_those_without_a_tenant_first():
     slots = ConnectionSlots(3, 9)
-    tenants, stranger, other = One(proven=True), One(), One()
+    tenants, stranger, other = One(authenticated=True), One(), One()
     assert entered(slots, tenants, stranger, other) == [True, True, True]
     assert entered(slots, One()) == [True]
     assert (tenants.closed, stranger.closed, other.closed) == ([], [True], [])
     slots.release(stranger)  # as its socket does when it has gone: the slot is released once
     slots.idle(other)
-    assert entered(slots, One(proven=True), One(proven=True)) == [True, True]
+    assert entered(slots, One(authenticated=True), One(authenticated=True)) == [True, True]
     assert (tenants.closed, other.closed) == ([], [True])
     assert entered(slots, One()) == [True]
     assert tenants.closed == [True]

@@ -54,7 +54,7 @@ async def judged() -> AsyncIterator[OpenScene]:
         scene, reports = Scene(ScriptedCache(found), ScriptedRoutes(("quick", "better")), **llms), Reports()
         backends = scene.backends
         judging = CacheVerification(JudgeSettings(**settings), backends.models, backends.routes, reports)
-        scene.backends = replace(backends, judging=judging)
+        scene.backends = replace(backends, verification=judging)
         opened.append(judging)
         return scene, reports
 
@@ -65,7 +65,7 @@ async def judged() -> AsyncIterator[OpenScene]:
 
 
 async def settled(scene: Scene) -> None:
-    await until(lambda: not scene.backends.judging._judging)
+    await until(lambda: not scene.backends.verification._judging)
 
 
 @pytest.mark.parametrize(("said", "right"), [("Yes.", True), ("No, it is not", False)])
@@ -104,7 +104,7 @@ async def test_a_judge_that_hangs_delays_no_answer_and_samples_meanwhile_are_dro
     scene, reports = judged(ScriptedLlm(None), at_once=1, ms=100)
     for _ in range(3):
         assert (await scene.final(model="quick")).text == "Paris."
-    assert len(scene.backends.judging._judging) == 1
+    assert len(scene.backends.verification._judging) == 1
     await settled(scene)
     assert (len(scene.llms["better"].requests), reports.requests) == (1, [])
 
@@ -120,7 +120,7 @@ async def test_a_verdict_for_a_cache_that_is_away_is_sent_once_and_no_client_get
 async def test_without_a_model_of_the_quality_tier_only_a_named_model_judges(judged: OpenScene):
     for named, count in (("", 0), ("quick", 1)):
         scene, _ = judged(ScriptedLlm(), model=named)
-        scene.backends.judging._routes = ScriptedRoutes(("quick",))
+        scene.backends.verification._routes = ScriptedRoutes(("quick",))
         await scene.final(model="quick")
         await settled(scene)
         assert len(scene.llms["quick"].requests) == 1 + count
