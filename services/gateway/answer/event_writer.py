@@ -27,8 +27,8 @@ class EventWriter:
     """The events of an answer, in order. `accepted` makes the first one, which carries the plan."""
 
     __slots__ = (
-        *("_accepted", "_held", "_late", "_lock", "_paced_from", "_problem", "_send", "_sending", "_timer", "_written"),
-        "events",
+        *("_accepted", "_held", "_late", "_lock", "_loop", "_paced_from", "_problem", "_send", "_sending", "_timer"),
+        *("_written", "events"),
     )
 
     def __init__(self, accepted: Callable[[], pb.Accepted] | None = None):
@@ -37,6 +37,7 @@ class EventWriter:
         self._send: Send | None = None
         self._late: Callable[[], Sequence[pb.Event]] = _none
         self._lock = asyncio.Lock()  # one message at a time
+        self._loop = asyncio.get_running_loop()  # which costs a call of the system in Python 3.11
         self._timer: asyncio.TimerHandle | None = None
         self._sending: asyncio.Task[None] | None = None
         self._problem: Exception | None = None
@@ -90,7 +91,7 @@ class EventWriter:
                 self.events.clear()
             elif self.events or self._accepted:
                 if self._written:
-                    self._written, self._paced_from = False, asyncio.get_running_loop().time()
+                    self._written, self._paced_from = False, self._loop.time()
                 await self._send(self._take())
 
     async def end(self, *events: pb.Event) -> None:
@@ -124,7 +125,7 @@ class EventWriter:
 
     def _due_s(self) -> float:
         """Seconds until written events may be sent."""
-        return max(0.0, self._paced_from + _COALESCING_S - asyncio.get_running_loop().time())
+        return max(0.0, self._paced_from + _COALESCING_S - self._loop.time())
 
     def _schedule(self, delay_s: float | None = None) -> None:
         """Send in so many seconds; None: as soon as written events may be sent."""
@@ -133,14 +134,14 @@ class EventWriter:
         delay_s = self._due_s() if delay_s is None else delay_s
         if self._timer:
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(delay_s, self._start)
+        self._timer = self._loop.call_later(delay_s, self._start)
 
     def _start(self) -> None:
         self._timer = None
         if self._held:
             return
         if self._sending is None or self._sending.done():
-            self._sending = asyncio.create_task(self._flush())
+            self._sending = self._loop.create_task(self._flush())
 
     async def _flush(self) -> None:
         """Send events beside the stages. The next flush of a stage raises the error of this one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
 from opentelemetry.trace import Span
@@ -109,11 +109,9 @@ class Ledger:
         self.decide(Act.BUDGET_SKIPPED, name, stage.detail)
         return False
 
-    @contextmanager
-    def stage(self, name: str) -> Iterator[Running]:
-        """Run a stage inside."""
-        with self.ending(self.begin(name)) as running:
-            yield running
+    def stage(self, name: str) -> AbstractContextManager[Running]:
+        """Run a stage inside. It begins at once."""
+        return self.ending(self.begin(name))
 
     def begin(self, name: str) -> Running:
         """Begin a stage. Its budget is its planned slice plus the unused time of earlier stages, within its latest

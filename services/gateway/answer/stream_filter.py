@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from hedgerow._sentences import parts
 from hedgerow.chat.v1 import chat_pb2
@@ -20,8 +21,7 @@ from services.runtime.aside import give_way
 from services.runtime.security.private_data import Names
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """The text of one message to a client."""
 
     text: str

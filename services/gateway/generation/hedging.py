@@ -110,7 +110,7 @@ class _HedgeRace:
     ):
         self._fleet, self._inner, self._first, self._other, self._skip_recorded = fleet, inner, first, other, False
         self._basis, after_s = (moment.basis, moment.after_s) if moment else ("", None)
-        self._race = Race[Call](
+        self._race: Race[Call] = Race(
             after_s, self._second, lambda: wait.seconds(first), lambda: first.calls, lambda: wait.gives_up(first)
         )
 

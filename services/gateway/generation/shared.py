@@ -71,7 +71,7 @@ class Shared:
         if found and found.suits(job):
             job.report.decisions.add(Act.SINGLE_FLIGHT_JOINED, job.model, "an equal request is being generated")
             return GenerationReading(found, found.text.subscribe(within_s), joined=True)
-        generation = Generation(job, Flight[llm_pb2.GenerateResponse]())
+        generation = Generation(job, Flight())
         reader, execution = generation.text.subscribe(within_s), self._inner(job, generation.text)
         if shared:
             execution = self._under_way.track(key, generation, execution)

@@ -20,6 +20,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from functools import cache
 from inspect import iscoroutinefunction
+from types import MethodType
 from typing import Any, TypeVar
 
 import grpc
@@ -49,6 +50,7 @@ _SECONDS = Histogram(
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, *telemetry.LONG_S),
 )  # fmt: skip
 _seconds = cache(_SECONDS.labels)  # `labels` takes a lock and formats its values each time
+_is_coroutine = cache(iscoroutinefunction)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ def header(metadata: Iterable[tuple[str, str | bytes]], name: str) -> str | None
 
 M = TypeVar("M", bound=Message)
 Servicer = Any  # has one method per RPC: unary `async def`, streaming `async def … yield` or `async def (…, send)`
-_Bound = Callable[..., Any]  # one method of a servicer
+_Bound = MethodType  # of a servicer
 _Context = Any  # grpc.aio.ServicerContext over bytes
 _Given = Any  # a request, in bytes or as it is, or an asynchronous iterator of what it will come from
 _Serve = Callable[[_Bound, Call, Arrival], Awaitable[Any]]
@@ -131,7 +133,7 @@ class Method:
         self._method, self._name, self._service = method, method.name, method.containing_service.full_name
         self._servicers, self._admit, self._within_s = servicers, admit, within_s
         self._parse: Callable[[Any], Message] = copy_of if copied else parser(GetMessageClass(method.input_type))
-        self._dump: Callable[[Message], Any] = copy_of if copied else _to_bytes
+        self._dump: Callable[[Any], Any] = copy_of if copied else GetMessageClass(method.output_type).SerializeToString
 
     async def unary(self, given: _Given, context: _Context) -> Any:
         async def serve(method: _Bound, call: Call, arrival: Arrival) -> Any:
@@ -145,7 +147,7 @@ class Method:
 
         async def serve(method: _Bound, call: Call, arrival: Arrival) -> None:
             request = await self._request(given, context, arrival)
-            if iscoroutinefunction(method):
+            if _is_coroutine(method.__func__):
                 await method(request, call, send)
                 return
             async with aclosing(method(request, call)) as replies:
@@ -249,10 +251,6 @@ def copy_of(message: M) -> M:
     copied = type(message)()
     copied.CopyFrom(message)
     return copied
-
-
-def _to_bytes(message: Message) -> bytes:
-    return message.SerializeToString()
 
 
 def parser(cls: type[M]) -> Callable[[bytes], M]:

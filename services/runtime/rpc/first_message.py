@@ -9,11 +9,13 @@ call, and a call is spared the turn of the event loop that this costs.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
 from typing import Any, TypeVar
 
 import grpc
 
+from services.runtime.deadline import set_within
 from services.runtime.errors import InvalidInput, TooLate
 from services.runtime.futures import retrieve
 
@@ -43,7 +45,9 @@ async def _whole(read: Awaitable[T], within_s: float | None) -> T:
     good, and its message (grpcio 1.85)."""
     reading = asyncio.ensure_future(read)
     reading.add_done_callback(retrieve)
-    await asyncio.wait({reading}, timeout=within_s)
+    done = asyncio.Event()
+    reading.add_done_callback(lambda _: done.set())
+    await set_within(done, math.inf if within_s is None else within_s)
     if not reading.done():
         raise TooLate(f"request: its first message whole within {within_s:g} s, got less")
     return reading.result()

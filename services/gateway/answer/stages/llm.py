@@ -128,24 +128,27 @@ class LlmStage(AnswerStage):
 
     async def _take_text(self, items: Sequence[llm_pb2.GenerateResponse], reading: GenerationReading) -> Done | None:
         """Write these messages. Returns the end of the answer, where they have it or the guard has ended it."""
-        ledger, last, report = self.context.ledger, items[-1], reading.report
-        text, tokens = "".join(item.text for item in items), sum(item.tokens for item in items)
-        if any(item.reasoning or item.tool_calls or item.logprobs or item.relayed for item in items):
+        last, pieces, tokens, text_alone = items[-1], list[str](), 0, True
+        for item in items:
+            pieces.append(item.text)
+            tokens += item.tokens
+            text_alone = text_alone and not (item.reasoning or item.tool_calls or item.logprobs or item.relayed)
+        if not text_alone:
             # An equal question of another API may have been asked first. The call that goes on for one that broke is an
             # answer of its own to its provider, with another id and the usage of the rest.
             asked, own = reading.generation.job.request, self.context.question.request
-            relays = asked.original.api == own.original.api and not report.resumed
+            relays = asked.original.api == own.original.api and not reading.report.resumed
             for item in items:
                 await model_call.write_message(self.context, item, relays=relays)
-        elif text:
+        elif text := "".join(pieces):
             await self.context.text_writer.say(text, tokens)
         if last.HasField("finish"):
             reason = await self.context.text_writer.finish(last.finish.reason)
-            wanted = reading.generation.job.request.sampling.max_tokens
-            ledger.changes.limit_tokens(last.finish.own_max_tokens, By.MESH, wanted)
+            wanted, report = reading.generation.job.request.sampling.max_tokens, reading.report
+            self.context.ledger.changes.limit_tokens(last.finish.own_max_tokens, By.MESH, wanted)
             return Done(reason, report.model, model_call.usage(last.finish, report), reading.generation)
         if self.context.text_writer.cut:
-            return Done(chat_pb2.FINISH_REASON_CONTENT_FILTER, report.model, generation=reading.generation)
+            return Done(chat_pb2.FINISH_REASON_CONTENT_FILTER, reading.report.model, generation=reading.generation)
         return None
 
     def _account(self, report: Report, tokens: int, stage: Running) -> None:

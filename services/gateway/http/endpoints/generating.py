@@ -19,7 +19,7 @@ from services.gateway.decisions import Changed
 from services.gateway.errors import refuses_choices
 from services.gateway.http.dialects.original import leave_recordings, original
 from services.gateway.http.endpoints import several
-from services.gateway.http.endpoints.several import AskedAlone, ChoiceWriter, Several, Take, paced
+from services.gateway.http.endpoints.several import AskedAlone, ChoiceWriter, Several, Take, for_each
 from services.gateway.http.errors import BudgetTimeout, ErrorResponse, FirstTokenTimeout, Interrupted, with_http_names
 from services.gateway.http.fields import Fields
 from services.gateway.http.report import short, size_of_answer
@@ -220,7 +220,7 @@ class Generating:
         if final := _final(message):
             _refuse_empty(final)
         tenant = exchange.credential.tenant.name
-        data = b"".join([writer.chunk(event) async for event in paced(message, tenant)])
+        data = b"".join(await for_each(message, writer.chunk, tenant))
         if final:
             if asked.before_end:
                 if reply.status and data:
@@ -244,8 +244,7 @@ class Generating:
         if _has_text(message):
             watch.came()
         tenant = exchange.credential.tenant.name
-        async for event in paced(message, tenant):
-            asked.writer.gather(event)
+        await for_each(message, asked.writer.gather, tenant)
         if final := _final(message):
             _refuse_empty(final)
             if asked.before_end:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
@@ -32,6 +32,7 @@ _SUMS = ("prompt_tokens", "completion_tokens", "cached_prompt_tokens", "drafted_
 _KNOWN_S = 60.0
 _AT_ONCE = 16 * 1024  # bytes of events that are written before the event loop turns to other work: about 1 ms
 Take = Callable[[pb.GenerateResponse], Awaitable[None]]
+T = TypeVar("T")
 
 
 class ChoiceWriter(Protocol):
@@ -146,10 +147,9 @@ class Several:
             if last.HasField("final"):
                 self.finals[index] = last.final
             if not self.order.stream:
-                async for event in paced(message, self.tenant):
-                    writer.gather(event)
+                await for_each(message, writer.gather, self.tenant)
                 return
-            data = b"".join([writer.chunk(event) async for event in paced(message, self.tenant)])
+            data = b"".join(await for_each(message, writer.chunk, self.tenant))
             over = len(self.finals) == len(self.writers)
             if last.HasField("final"):
                 data += self._end(index, last.final, over=over)
@@ -168,15 +168,16 @@ class Several:
         return {**report(all_of_them), "choices": [report(self.finals[each]) for each in sorted(self.finals)]}
 
 
-async def paced(message: pb.GenerateResponse, tenant: str) -> AsyncGenerator[pb.Event, None]:
-    """The events of a message: of many, a portion in each turn of the event loop."""
-    size = 0
+async def for_each(message: pb.GenerateResponse, take: Callable[[pb.Event], T], tenant: str) -> list[T]:
+    """What `take` returns for each event of a message: of many, a portion in each turn of the event loop."""
+    taken, size = list[T](), 0
     for event in message.events:
         if size > _AT_ONCE:
             size = 0
             await give_way(tenant)
-        yield event
+        taken.append(take(event))
         size += event.ByteSize()
+    return taken
 
 
 def together(finals: Sequence[pb.Final]) -> pb.Final:

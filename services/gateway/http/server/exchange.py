@@ -131,7 +131,7 @@ class Exchange:
         """Whether a client of Anthropic asks, which expects some fields and headers of its own."""
         return "anthropic-version" in self.headers
 
-    @property
+    @cached_property
     def trace_id(self) -> str:
         return telemetry.trace_id(self.span)
 
