@@ -46,7 +46,7 @@ class AudioClient(ServiceClient):
         on_segment: Callable[[Segment], Any] | None = None,
         budget_ms: int = messages.DEFAULT_BUDGET_MS,
     ) -> Transcription:
-        """Transcribe a recording: the bytes of a WAV, FLAC, MP3 or Ogg Opus file, or its path.
+        """Transcribe a recording: the bytes of a WAV, FLAC, MP3, Ogg Opus, WebM Opus or M4A file, or its path.
 
         `language` is ISO 639-1; None: detected. `words` adds the times of words. `on_recording` is called when the file
         is decoded, `on_segment` with each finished segment. Callbacks are called in the caller's thread.

@@ -82,4 +82,4 @@ class Request(Options, total=False):
     images: Media | Sequence[Media]
     """Pictures, as bytes or paths: PNG, JPEG, WebP, GIF or AVIF."""
     audio: Media | None
-    """A recording, the question or a part of it: WAV, FLAC, MP3 or Ogg Opus."""
+    """A recording, the question or a part of it: WAV, FLAC, MP3, Ogg Opus, WebM Opus or M4A."""

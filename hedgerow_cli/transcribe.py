@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 @with_options(reach=to_audio)
 def transcribe(
-    file: Annotated[Path, typer.Argument(help="A recording: WAV, FLAC, MP3 or Ogg Opus.", metavar="FILE")],
+    file: Annotated[
+        Path, typer.Argument(help="A recording: WAV, FLAC, MP3, Ogg Opus, WebM Opus or M4A.", metavar="FILE")
+    ],
     stream: Annotated[
         bool, typer.Option("--stream", help="Play it at its own speed, and show words while they are spoken.")
     ] = False,

@@ -1,20 +1,19 @@
 """Recordings: a file's bytes → 16 kHz mono float32.
 
-The format is detected from the bytes, never from a name, and only its own demuxer is tried. FFmpeg (through PyAV)
-decodes: it reads all four formats and also Opus packets, does not write about broken input (libsndfile's MP3 decoder
-writes to standard error), and is three times as fast for Opus. The length in a header can only refuse a file; decoded
-samples are counted, in pieces of about a second.
+The format is detected from the bytes, never from a name, and only its own demuxer is tried (`audio_formats`). FFmpeg
+(through PyAV) decodes: it reads all formats and also Opus packets, does not write about broken input (libsndfile's MP3
+decoder writes to standard error), and is three times as fast for Opus. The length in a header can
+only refuse a file; decoded samples are counted, in pieces of about a second.
 
 Detected damage is refused: a WAV that is shorter than its header says, an Ogg file that ends within a page, a FLAC or
 Ogg file with lost frames or pages (FFmpeg skips those with a wrong checksum, so the audio is shorter than declared). A
-WAV that was written to a pipe (length 0 or the largest possible) and an MP3 file, which declares no length, end at
-their last byte. Bytes of an MP3 that are no frame, such as a tag behind its frames, are left out, as players do.
+WAV that was written to a pipe (length 0 or the largest possible), an MP3 and a WebM, which need not declare a length,
+end at their last byte. Bytes of an MP3 that are no frame, such as a tag behind its frames, are left out, as players do.
 """
 
 from __future__ import annotations
 
 import io
-import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ import av
 import av.error
 import numpy as np
 
+from services.audio import audio_formats
 from services.audio.frames import OPUS_RATE
 from services.audio.resample import Resampler
 from services.audio.speech import RATE, Audio
@@ -32,19 +32,8 @@ from services.runtime.errors import InvalidInput
 MIN_RATE, MAX_RATE = 8_000, 48_000
 # PyAV 18 reads beyond its array of planes if a frame has 8 or more: planar formats are accepted with 2 channels.
 _MOST_PLANES = 7
-MAX_CHANNELS = {"wav": 8, "flac": 8, "mp3": 2, "ogg": 2}
-FORMATS = "WAV, FLAC, MP3 or Ogg Opus"
-_CODECS = {
-    "wav": {"pcm_u8", "pcm_s16le", "pcm_s24le", "pcm_s32le", "pcm_f32le", "pcm_f64le", "pcm_mulaw", "pcm_alaw"},
-    "flac": {"flac"},
-    "mp3": {"mp3", "mp3float"},
-    "ogg": {"opus", "libopus"},
-}
-_NAMES = {"wav": "WAV", "flac": "FLAC", "mp3": "MP3", "ogg": "OGG/OPUS"}
 _SPARE_S = 2.0  # space for samples that a resampler adds
-_PIPED = 0x7FFFF000  # a WAV's data length from here on means: unknown to its writer
 _SCALE = {"u8": 2.0**7, "s16": 2.0**15, "s32": 2.0**31, "flt": 1.0, "dbl": 1.0}
-_GAP_S = {"flac": 0.001, "ogg": 0.05}  # missing audio that is tolerated; more means damage
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +66,12 @@ class Decoding:
 
     def __init__(self, data: bytes, limits: RecordingLimits):
         self._limits = limits
-        self._demuxer = _find_format(data)
-        if check := {"wav": _refuse_cut_wav, "ogg": _refuse_cut_ogg}.get(self._demuxer):
-            check(data)
+        self._form = audio_formats.find(data)
+        self._form.check(data)
         # FFmpeg decodes what it does not know the size of while it opens a file. A cover picture of 0.4 MB took 400 MB.
-        options = {"codec_whitelist": ",".join(_CODECS[self._demuxer])}
-        with _readable(self._demuxer):
-            self._container: Any = av.open(io.BytesIO(data), format=self._demuxer, options=options)
+        options = {"codec_whitelist": ",".join(self._form.codecs)}
+        with _readable(self._form.name):
+            self._container: Any = av.open(io.BytesIO(data), format=self._form.demuxer, options=options)
         self._stream = self._audio_stream()
         context = self._stream.codec_context
         self.rate_hz, self.channels = int(context.sample_rate), int(context.channels)
@@ -100,9 +88,10 @@ class Decoding:
         streams = self._container.streams.audio
         context = streams[0].codec_context if streams else None  # None: no stream that FFmpeg knows
         codec = context.name if context else "none that is known"
-        if codec not in _CODECS[self._demuxer]:
-            allowed = {"wav": "PCM, float, µ-law or A-law samples", "ogg": "Opus"}.get(self._demuxer, "audio")
-            raise InvalidInput("data", f"{_NAMES[self._demuxer]} with {allowed}", codec)
+        if (tracks := len(self._container.streams)) > self._form.max_tracks:
+            raise InvalidInput("data", f"{self._form.name} with a track of sound alone", f"{tracks} tracks")
+        if codec not in self._form.codecs:
+            raise InvalidInput("data", f"{self._form.name} with {self._form.samples}", codec)
         return streams[0]
 
     def _declared(self) -> float:
@@ -111,7 +100,7 @@ class Decoding:
         a recording of a running stream begins later than 0 (RFC 7845, 4.4)."""
         if not self._stream.duration:
             return 0.0
-        if self._demuxer != "ogg":
+        if self._form.demuxer != "ogg":
             return float(self._stream.duration * self._stream.time_base)
         length_s = float((self._stream.duration - (self._stream.start_time or 0)) * self._stream.time_base)
         head = self._stream.codec_context.extradata or b""
@@ -122,16 +111,16 @@ class Decoding:
             try:
                 yield from packet.decode()
             except av.error.InvalidDataError:
-                if self._demuxer != "mp3":
+                if self._form.demuxer != "mp3":
                     raise
 
     def _check_header(self) -> None:
         if not MIN_RATE <= self.rate_hz <= MAX_RATE:
             raise InvalidInput("data", f"a sample rate of {MIN_RATE} to {MAX_RATE} Hz", f"{self.rate_hz} Hz")
-        most = MAX_CHANNELS[self._demuxer]
+        most = self._form.max_channels
         if not 1 <= self.channels <= most:
-            raise InvalidInput("data", f"{_NAMES[self._demuxer]} with 1 to {most} channels", self.channels)
-        if self._demuxer != "mp3":  # its length is only a guess
+            raise InvalidInput("data", f"{self._form.name} with 1 to {most} channels", self.channels)
+        if self._form.demuxer != "mp3":  # its length is only a guess
             self._check_length(self._declared_s)
 
     def _check_length(self, duration_s: float) -> None:
@@ -145,7 +134,7 @@ class Decoding:
         """Decode about a second. False: there is no more."""
         samples: list[Audio] = []
         count = 0
-        with _readable(self._demuxer):
+        with _readable(self._form.name):
             for frame in self._frames:
                 self._check_frame(frame)
                 samples.append(_mono(frame))
@@ -173,67 +162,21 @@ class Decoding:
             form = f"{frame.sample_rate} Hz, {frame.layout.nb_channels} channels"
             raise InvalidInput("data", f"{self.rate_hz} Hz, {self.channels} channels throughout", form)
         if frame.format.is_planar and self.channels > _MOST_PLANES:
-            raise InvalidInput("data", f"{_NAMES[self._demuxer]} with 1 to {_MOST_PLANES} channels", self.channels)
+            raise InvalidInput("data", f"{self._form.name} with 1 to {_MOST_PLANES} channels", self.channels)
 
     def recording(self) -> DecodedRecording:
         """The decoded audio. Call it once."""
         self.close()
         if not self._samples:
             raise InvalidInput("data", "at least one sample of audio", "none")
-        if self.decoded_s < self._declared_s - _GAP_S.get(self._demuxer, float("inf")):
+        if self.decoded_s < self._declared_s - self._form.gap_s:
             raise InvalidInput("data", f"{self._declared_s:.2f} s, as it says of itself", f"{self.decoded_s:.2f} s")
         self._write(self._resampler.flush())
-        return DecodedRecording(_NAMES[self._demuxer], self.rate_hz, self.channels, self._audio[: self._written])
+        return DecodedRecording(self._form.name, self.rate_hz, self.channels, self._audio[: self._written])
 
     def close(self) -> None:
         """Close the file."""
         self._container.close()
-
-
-def _find_format(data: bytes) -> str:
-    if not data:
-        raise InvalidInput("data", "at least 1 byte", "none")
-    if data[:4] == b"RIFF" and data[8:12] == b"WAVE":
-        return "wav"
-    if data[:4] == b"fLaC":
-        return "flac"
-    if data[:4] == b"OggS":
-        return "ogg"
-    if data[:3] == b"ID3" and data[10 + _tag_bytes(data) :][:4] == b"fLaC":
-        return "flac"
-    # An MPEG frame begins with 11 bits set, a version, and layer III (01).
-    if data[:3] == b"ID3" or (len(data) > 1 and data[0] == 0xFF and data[1] & 0xE6 == 0xE2):
-        return "mp3"
-    raise InvalidInput("data", FORMATS, f"bytes that begin {data[:4].hex()}")
-
-
-def _tag_bytes(data: bytes) -> int:
-    """The bytes of an ID3 tag behind its head: seven bits in each of four bytes."""
-    return sum((byte & 127) << shift for byte, shift in zip(data[6:10], (21, 14, 7, 0), strict=False))
-
-
-def _refuse_cut_wav(data: bytes) -> None:
-    """Raise InvalidInput for a WAV whose samples are fewer than its header says."""
-    at = 12
-    while at + 8 <= len(data):
-        name, size = struct.unpack_from("<4sI", data, at)
-        if name == b"data":
-            there = len(data) - at - 8
-            if there < size < _PIPED:
-                raise InvalidInput("data", f"{size} bytes of samples, as its header says", f"{there} bytes")
-            return
-        at += 8 + size + size % 2
-
-
-def _refuse_cut_ogg(data: bytes) -> None:
-    """Raise InvalidInput unless the data is a sequence of whole Ogg pages (RFC 3533, 6)."""
-    at = 0
-    while at < len(data):
-        segments = data[at + 26] if len(data) > at + 26 else 0
-        size = 27 + segments + sum(data[at + 27 : at + 27 + segments])
-        if data[at : at + 4] != b"OggS" or at + size > len(data):
-            raise InvalidInput("data", "whole Ogg pages", f"{len(data) - at} bytes that are none, after byte {at}")
-        at += size
 
 
 def _mono(frame: Any) -> Audio:
@@ -253,10 +196,10 @@ def _mono(frame: Any) -> Audio:
 
 
 @contextmanager
-def _readable(demuxer: str) -> Iterator[None]:
+def _readable(name: str) -> Iterator[None]:
     """Raise InvalidInput for audio that FFmpeg cannot read. PyAV's errors derive from built-in ones, and some are plain
     built-in errors."""
     try:
         yield
     except (av.error.FFmpegError, ValueError, EOFError, IndexError, OverflowError):
-        raise InvalidInput("data", f"a {_NAMES[demuxer]} file that can be read", "one damaged or cut off") from None
+        raise InvalidInput("data", f"a readable {name} file", "one damaged or cut off") from None

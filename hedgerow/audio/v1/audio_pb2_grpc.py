@@ -57,7 +57,7 @@ class AudioServiceServicer:
     """
 
     def Transcribe(self, request_iterator, context):
-        """Transcribes a recording (WAV, FLAC, MP3, Ogg Opus). The client sends it in pieces of any size and closes its side;
+        """Transcribes a recording (WAV, FLAC, MP3, Ogg Opus, WebM Opus, M4A). The client sends it in pieces of any size and closes its side;
         segments come as they are done. Its time limit follows the recording's length. Idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

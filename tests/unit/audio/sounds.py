@@ -6,6 +6,7 @@ import io
 import struct
 import wave
 import zlib
+from typing import Any
 
 import av
 import numpy as np
@@ -103,6 +104,27 @@ def from_a_running_stream(file: bytes, seconds: float) -> bytes:
         pages.append(bytes(page))
         at += size
     return b"".join(pages)
+
+
+def muxed(
+    container: str, codec: str, seconds: float = 1, rate: int = 48_000, *, piped: bool = False, **options: str
+) -> bytes:
+    """A tone as FFmpeg writes it. `piped`: to an output that cannot go back, as a browser's recorder has it."""
+    kept = io.BytesIO()
+    out: Any = _Pipe(kept) if piped else kept
+    with av.open(out, "w", format=container, options=options) as file:
+        stream: Any = file.add_stream(codec, rate=rate, layout="mono")
+        frame = av.AudioFrame.from_ndarray((tone(seconds, rate) * 32_767).astype(np.int16)[None], "s16", "mono")
+        frame.sample_rate, frame.pts = rate, 0
+        converted = av.AudioResampler(stream.format.name, "mono", rate).resample(frame)
+        for each in (*converted, None):
+            file.mux(stream.encode(each))
+    return kept.getvalue()
+
+
+class _Pipe:
+    def __init__(self, out: io.BytesIO):
+        self.write = out.write
 
 
 def cover_picture(side: int) -> bytes:

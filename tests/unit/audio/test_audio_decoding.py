@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from services.audio.audio_decoding import DecodedRecording, Decoding, RecordingLimits
+from services.audio.audio_formats import FORMATS
 from services.audio.recordings import RecordingDecoder, gathered
 from services.runtime.errors import InvalidInput
 from tests.examples import examples
@@ -22,6 +23,7 @@ from tests.unit.audio.sounds import (
     from_a_running_stream,
     hours_of_silence,
     is_tone,
+    muxed,
     tone,
     wav_claiming,
     with_pre_skip,
@@ -38,6 +40,9 @@ CORPUS = {
     "flac 24 bit": encoded(0.5, 16_000, 1, "FLAC", "PCM_24"),
     "mp3": encoded(0.5, 44_100, 2, "MP3", "MPEG_LAYER_III"),
     "opus": encoded(0.5, 48_000, 1, "OGG", "OPUS"),
+    "webm": muxed("webm", "libopus", 0.5),
+    "m4a": muxed("ipod", "aac", 0.5),
+    "mp4 in fragments": muxed("mp4", "aac", 0.5, movflags="frag_keyframe+empty_moov"),
 }
 
 
@@ -84,6 +89,7 @@ WRITTEN = {
     "chunks before the samples": encoded(1)[:36] + NOTE + encoded(1)[36:],
     "an ID3 tag before an MP3": ID3 + encoded(1, 16_000, 1, "MP3", "MPEG_LAYER_III"),
     "an ID3 tag before a FLAC": ID3 + encoded(1, form="FLAC"),
+    "a browser's recording in WebM": muxed("webm", "libopus", piped=True),
     "words behind an MP3": encoded(1, 16_000, 1, "MP3", "MPEG_LAYER_III") + b"LYRICSBEGININD0000200000031LYRICS200",
 }
 
@@ -106,6 +112,14 @@ def test_ogg_opus_decodes_to_the_same_sound_and_always_has_48_khz(channels: int)
     recording = decode(encoded(1, 48_000, channels, "OGG", "OPUS"))
     assert (recording.format, recording.rate_hz, recording.channels) == ("OGG/OPUS", 48_000, channels)
     assert abs(recording.duration_s - 1) < 0.02
+    assert is_tone(recording.audio)
+
+
+@pytest.mark.parametrize(("rate", "how"), [(44_100, {}), (48_000, {"movflags": "frag_keyframe+empty_moov"})])
+def test_aac_of_phones_and_browsers_decodes_to_the_same_sound_and_whole_frames(rate: int, how: dict[str, str]):
+    recording = decode(muxed("mp4", "aac", rate=rate, piped=bool(how), **how))
+    assert (recording.format, recording.rate_hz) == ("M4A", rate)
+    assert 1 <= recording.duration_s < 1 + 2 * 1_024 / rate  # frames of 1,024 samples
     assert is_tone(recording.audio)
 
 
@@ -148,13 +162,19 @@ def flipped(data: bytes) -> bytes:
     return data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 1]) + data[len(data) // 2 + 1 :]
 
 
+def counting(data: bytes, box: bytes, at: int) -> bytes:
+    """With sixty million as the number of samples in a box of an MP4."""
+    start = data.index(box) + len(box) + at
+    return data[:start] + struct.pack(">I", 60_000_000) + data[start + 4 :]
+
+
 def with_float(wrong: float) -> bytes:
     return written(np.concatenate([tone(0.2), np.array([wrong], np.float32), tone(0.2)]), subtype="FLOAT")
 
 
 REFUSED = {
-    "no recording, whatever its name": (b"hello, I am song.mp3", "WAV, FLAC, MP3 or Ogg Opus"),
-    "another format": (encoded(0.1, form="AIFF"), "WAV, FLAC, MP3 or Ogg Opus"),
+    "no recording, whatever its name": (b"hello, I am song.mp3", f"{FORMATS}, got bytes that begin 68656c6c"),
+    "another format": (encoded(0.1, form="AIFF"), f"{FORMATS}, got AIFF"),
     "no byte": (b"", "data: at least 1 byte, got none"),
     "no sample": (encoded(0), "at least one sample"),
     "a rate beyond the limits": (encoded(0.1, 192_000), "a sample rate of 8000 to 48000 Hz, got 192000 Hz"),
@@ -165,9 +185,17 @@ REFUSED = {
     "more channels than a WAV is trusted with": (encoded(0.5, 16_000, 9), "1 to 8 channels, got 9"),
     **{
         f"{name} cut off": (CORPUS[name][: len(CORPUS[name]) * 2 // 3], "data: ")
-        for name in ("wav", "wav float", "flac", "opus")
+        for name in ("wav", "wav float", "flac", "opus", "m4a", "mp4 in fragments")
     },
     "a FLAC checksum": (flipped(encoded(1, 48_000, 2, "FLAC")), "1.00 s, as it says of itself, got 0.9"),
+    "another codec in WebM": (muxed("matroska", "aac"), "WEBM/OPUS with Opus, got aac"),
+    "another codec in MP4": (muxed("mp4", "libopus"), "M4A with AAC, got "),
+    "an M4A with one number for many samples": (counting(CORPUS["m4a"], b"stsz", 8), "at most 1000000 samples, got"),
+    "a fragment with one number for many samples": (
+        counting(CORPUS["mp4 in fragments"], b"trun", 4),
+        "at most 1000000 samples, got",
+    ),
+    "a compressed index": (CORPUS["m4a"].replace(b"free", b"cmov"), "an M4A that is not compressed"),
     "an Ogg checksum": (flipped(encoded(20, 48_000, 1, "OGG", "OPUS")), "20.00 s, as it says of itself"),
     **{str(wrong): (with_float(wrong), "numbers of at most 8") for wrong in (np.nan, np.inf, -np.inf, 32_000.0)},
 }

@@ -44,7 +44,7 @@ async def test_a_segment_is_sent_before_the_next_one_is_worked_on(service: START
     [
         ([], "data: at least 1 byte, got none"),
         (file(b""), "data: at least 1 byte, got none"),
-        (file(bytes(100)), "data: WAV, FLAC, MP3 or Ogg Opus, got bytes that begin 00000000"),
+        (file(bytes(100)), "data: WAV, FLAC, MP3, Ogg Opus, WebM Opus or M4A, got bytes that begin 00000000"),
         (file(encoded(1), language="xx"), "options.language: one that the model knows (de, en…), got xx"),
         ([*file(encoded(1)), *file(b"more")], "options: only in the first message, got in a later one"),
         (file(bytes(5_000)), "data: at most 4096 bytes, got 5000 bytes or more"),
