@@ -68,7 +68,9 @@ _SAYS_NOTHING: Mapping[str, re.Pattern[str]] = {
     "context_management": re.compile(r'{"edits":\[({"type":"clear_thinking_[^{}]*({[^{}]*})?})?]}'),  # none is sent
     "description": re.compile(".*", re.DOTALL),
     "effort": re.compile('"none"'),
+    "inference_geo": re.compile('"global"'),
     "service_tier": re.compile('"(auto|default|standard_only)"'),
+    "speed": re.compile('"standard"'),
     "stream_options": re.compile('{"include_obfuscation":(true|false)}'),
     "strict": re.compile("true|false"),
     "tool_choice": re.compile('"(auto|none)"'),

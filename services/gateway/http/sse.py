@@ -1,7 +1,8 @@
 """Server-sent events, in the form that every client of these APIs reads, and answers that grow with them.
 
-Events consist of `data:` lines. A comment ends with one newline: OpenAI's client takes a comment with a blank line
-after it for an event without data. There are no ids, no `retry` and no empty fields.
+Events consist of `data:` lines; where the API has it, a line with the event's type comes first. A comment ends with one
+newline: OpenAI's client takes a comment with a blank line after it for an event without data. There are no ids, no
+`retry` and no empty fields.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ def event(data: Mapping[str, Any], write: Write = compact) -> bytes:
 
 
 def named(data: Mapping[str, Any]) -> bytes:
-    """An event with its type in a line of its own, as in Anthropic's API."""
+    """An event with its type in a line of its own, as in Anthropic's API and in OpenAI's Responses."""
     return as_written(data["type"], compact(data))
 
 
 def as_written(kind: str, data: bytes) -> bytes:
-    """An event whose JSON exists already, from a provider."""
+    """The same, of the type `kind`, whose JSON is `data`."""
     return f"event: {kind}\n".encode() + b"data: " + data + b"\n\n"
 
 

@@ -107,8 +107,17 @@ def to_messages(messages: tuple[Message, ...], of_calls: Mapping[str, Any] | Non
         written = _to_message(where, message, of_calls or {})
         if attached:
             written["content"], attached = [*attached, *_parts_of(written["content"])], []
-        said.append(written)
+        if message.role == "assistant" and said and said[-1].get("tool_calls"):
+            _continue(said[-1], written)  # the results of calls come next, before any other message
+        else:
+            said.append(written)
     return [*said, {"role": "user", "content": attached}] if attached else said
+
+
+def _continue(turn: dict[str, Any], more: Mapping[str, Any]) -> None:
+    """Put another message of the assistant into the turn, whose calls have no results yet."""
+    turn["content"] = "\n\n".join(filter(None, (turn["content"], more["content"]))) or None
+    turn["tool_calls"] = [*turn["tool_calls"], *more.get("tool_calls", ())]
 
 
 def _to_result(where: str, message: Message, attached: list[dict[str, Any]]) -> dict[str, Any]:

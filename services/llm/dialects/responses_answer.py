@@ -50,7 +50,8 @@ class ResponsesAnswer(Answer):
 
     def __init__(self) -> None:
         super().__init__()
-        self._refused = self._thought = False  # whether there were refusals, and thoughts
+        self._refused = self._thought = self._spoken = False  # whether there were refusals, thoughts, and text
+        self._divides = False  # whether the next text is that of another message
         self._without_arguments = set[int]()  # calls, by their place in the output
 
     def is_last(self, event: str) -> bool:
@@ -64,6 +65,8 @@ class ResponsesAnswer(Answer):
         data = parsed(event)
         kind = data["type"]
         if kind in _TEXTS:
+            more.text += ["\n\n"] if self._divides else []
+            self._spoken, self._divides = True, False
             self._refused = self._refused or kind == "response.refusal.delta"
             more.text.append(str(data["delta"]))
             more.logprobs += [to_logprob(each) for each in data.get("logprobs") or ()]
@@ -90,6 +93,8 @@ class ResponsesAnswer(Answer):
         if item.get("call_id") and item["type"] not in _WITHOUT_CALL:
             self._without_arguments.add(index)
             more.tool_calls.append(self.calls.delta(index, str(item["call_id"]), str(item.get("name") or item["type"])))
+        elif item["type"] == "message":
+            self._divides = self._spoken
         elif item["type"] not in _WITHOUT_CALL:
             more.others += 1
 

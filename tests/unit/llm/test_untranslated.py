@@ -103,6 +103,14 @@ def test_empty_fields_and_repeated_reasoning_are_not_named() -> None:
     assert without(request(**own))[1] == ()
 
 
+@pytest.mark.parametrize("place", ["speed", "inference_geo"])
+def test_a_usual_speed_and_place_ask_for_nothing(place: str) -> None:
+    usual = {"speed": '"standard"', "inference_geo": '"global"'}
+    untranslated.check(request(**{place: usual[place]}).original, CLAUDE)
+    with pytest.raises(InvalidInput, match=place):
+        untranslated.check(request(**{place: '"other"'}).original, CLAUDE)
+
+
 @pytest.mark.parametrize(
     ("place", "given"), [("user", '"ann"'), ("safety_identifier", '"ann"'), ("metadata", '{"user_id":"ann"}')]
 )

@@ -149,12 +149,13 @@ def _take_block(request: pb.GenerateRequest, message: chat_pb2.Message, block: F
 
 def _take_result(request: pb.GenerateRequest, block: Fields) -> None:
     result = request.messages.add(role=chat_pb2.ROLE_TOOL, tool_call_id=block.needed("tool_use_id"))
-    content, failed = block.raw("content"), block.flag("is_error")  # which other APIs lack
-    blocks = block.objects("content") if isinstance(content, list) else []
-    texts = [chat_pb2.Part(text=_FAILED if failed else "")]
-    texts += [chat_pb2.Part(text=_text(each)) for each in blocks]
+    listed = isinstance(block.raw("content"), list)
+    blocks = block.objects("content") if listed else []
+    first = _FAILED if block.flag("is_error") else ""  # which other APIs lack
+    first += "" if listed else block.text("content") or ""
+    texts = [chat_pb2.Part(text=text) for text in (first, *map(_text, blocks))]
     note_documents(result, texts, [block, *blocks])
-    result.content = "".join(part.text for part in texts) + ("" if blocks else block.text("content") or "")
+    result.content = "".join(part.text for part in texts)
 
 
 def _is_elsewhere(block: Fields) -> bool:

@@ -202,7 +202,7 @@ class ResponseWriter:
 
     def _event(self, kind: str, **fields: Any) -> bytes:
         number, self._sequence = self._sequence, self._sequence + 1
-        return sse.event({"type": kind, "sequence_number": number, **fields}, self._write)
+        return sse.as_written(kind, self._write({"type": kind, "sequence_number": number, **fields}))
 
     def _response(self, final: pb.Final, items: list[dict[str, Any]]) -> dict[str, Any]:
         reason = _INCOMPLETE.get(final.finish_reason)

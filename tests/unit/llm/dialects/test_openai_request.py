@@ -93,6 +93,23 @@ async def test_a_conversation_with_calls_results_pictures_and_recordings_is_sent
     ]
 
 
+async def test_the_results_of_calls_come_before_any_other_message() -> None:
+    """In Responses a message may stand between a call and its output."""
+    first, second = (ToolCall(each, "clock", "{}") for each in ("a", "b"))
+    messages = (
+        *HELLO,
+        Message("assistant", "I look.", tool_calls=(first,)),
+        Message("assistant", "And again.", tool_calls=(second,)),
+        Message("tool", "noon", tool_call_id="a"),
+        Message("tool", "one", tool_call_id="b"),
+        Message("assistant", "One."),
+        *HELLO,
+    )
+    _, turn, *rest = (await body(Request(messages)))["messages"]
+    assert (turn["content"], [call["id"] for call in turn["tool_calls"]]) == ("I look.\n\nAnd again.", ["a", "b"])
+    assert [each["role"] for each in rest] == ["tool", "tool", "assistant", "user"]
+
+
 async def test_gemini_gets_the_placeholder_for_a_missing_signature_of_a_call() -> None:
     messages = (*HELLO, Message("assistant", tool_calls=(ToolCall("a", "clock", "{}"),)), *HELLO)
     (call,) = (await body(Request(messages), dialect="gemini"))["messages"][1]["tool_calls"]

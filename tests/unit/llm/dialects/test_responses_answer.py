@@ -47,6 +47,11 @@ async def test_paragraphs_of_thoughts_stay_apart() -> None:
     assert "".join(chunk.reasoning for chunk in chunks) == "Japan, so Tokyo.\n\nJapan, so Tokyo."
 
 
+async def test_messages_of_one_answer_stay_apart() -> None:
+    events = [*begun(), *said("I look."), *thought(1), *said("It ", "rains.", index=2), ended([])]
+    assert text_of(await answer(sent(numbered(events)), Request(HELLO))) == "I look.\n\nIt rains."
+
+
 async def test_calls_arrive_piece_by_piece_and_end_the_answer() -> None:
     chunks = await answer(sent(numbered([*begun(), *called(), ended([CALL])])), Request(HELLO))
     first, *more = [each for chunk in chunks for each in chunk.tool_calls]

@@ -53,7 +53,7 @@ PAIRS = [*permutations(PARTS, 2)]
 TEXT = {"messages": "text", "responses": "input_text", "chat": "text"}
 
 
-def said(api: str, *contents: list[dict[str, Any]], after: str = "") -> list[dict[str, Any]]:
+def said(api: str, *contents: Any, after: str = "") -> list[dict[str, Any]]:
     """A conversation with two calls and these results, in the words of an API."""
     ids = [f"call_{number}" for number, _ in enumerate(contents)]
     if api == "messages":
@@ -181,6 +181,12 @@ async def test_a_model_without_vision_refuses_the_picture_by_its_place(api: str,
     with pytest.raises(InvalidInput) as refused:
         await posted(target, read(api, said(api, [PARTS[api][kind]])), "top_k")
     assert refused.value.metadata["field"] == places[api]
+
+
+@pytest.mark.parametrize(("content", "text"), [([], ""), ("", ""), ("Done.", "Done."), (None, "")])
+async def test_a_result_may_be_empty(content: Any, text: str) -> None:
+    conversation = await posted("responses", read("messages", said("messages", content)))
+    assert results("responses", conversation) == [text]
 
 
 @pytest.mark.parametrize(("api", "target"), PAIRS)

@@ -67,6 +67,15 @@ def shown(event: pb.Event) -> Any:
     return None
 
 
+@given(EVENTS)
+def test_each_event_of_a_response_has_its_type_in_a_line_of_its_own(events: list[pb.Event]) -> None:
+    writer = ResponseWriter(RequestOptions(pb.GenerateRequest()), "1")
+    data = b"".join(map(writer.chunk, events)) + writer.end(FINAL)
+    for event in data.decode().removesuffix("\n\n").split("\n\n"):
+        named, written = event.split("\n")
+        assert named == f"event: {json.loads(written.removeprefix('data: '))['type']}"
+
+
 @WRITERS
 @given(EVENTS, st.booleans())
 def test_findings_come_in_events_of_their_own_and_change_no_other(
