@@ -60,11 +60,12 @@ def demo(
 async def _run(folder: Path, question: str, console: PlainConsole) -> list[str] | None:
     """The shortfalls; None where the demo was interrupted."""
     from hedgerow_cli.signals import cancelled_by_signals
-    from hedgerow_cli.up_plans import pulled
-    from launcher.demo import SERVICES, demo_mesh
+    from hedgerow_cli.up_plans import pull_for_demo
+    from launcher.demo import SERVICES, demo_mesh, public_models
     from launcher.processes import free_ports
 
-    models = pulled(console)
+    models = public_models()
+    pull_for_demo(models, (), console)
     *ports, http_port = free_ports(len(SERVICES) + 1)
     console.print("Starting seven services: gateway, cache, router, two language models, vision and audio.")
     # Its answer may be long, and a slow CPU writes as much of it as the budget has time for.

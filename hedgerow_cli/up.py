@@ -188,10 +188,9 @@ def _chosen(
     if not find_spec("vllm"):
         fail("vllm is not installed; install it with: pip install 'hedgerow[demo]'" if demo else NOTHING)
     folder, ports, traces = state_dir or running.state_of(None), given.base_port, given.otlp_endpoint
-    pulled = up_plans.pulled(console)
     if demo and demo.mesh:
-        return up_plans.with_replicas(pulled, ports, folder, demo.replicas, traces, demo.tls), folder
-    return up_plans.alone(pulled, ports, folder, traces), folder
+        return up_plans.with_replicas(ports, folder, demo.replicas, traces, demo.tls, console), folder
+    return up_plans.alone(ports, folder, traces, console), folder
 
 
 def _refuse_no_url(endpoint: str) -> None:

@@ -20,26 +20,26 @@ if TYPE_CHECKING:
     from launcher.processes import ServiceSpec
 
 
-def pulled(console: Console) -> DemoModels:
-    """The demo's models; those that are missing are pulled first, with progress. Raises `MeshError`."""
+def pull_for_demo(models: DemoModels, specs: Sequence[ServiceSpec], console: Console) -> None:
+    """Get those of the demo's models that are missing. Raises `MeshError`."""
     from launcher import catalog, demo
 
-    if missing := catalog.missing(demo.PULLED):
-        console.print(f"Pulling {len(missing)} models, once.")
-        _pull(missing, console)
-    models = demo.public_models()
+    _pull(catalog.missing(demo.PULLED), specs, console)
     models.check()
-    return models
 
 
-def _pull(missing: Sequence[Entry], console: Console) -> bool:
-    """Get these models, with progress. Whether there were any."""
+def _pull(missing: Sequence[Entry], specs: Sequence[ServiceSpec], console: Console) -> bool:
+    """Get these models for these services, with progress, unless a port is in use. Whether there were any. Raises
+    `PortInUse`."""
     from hedgerow_cli.failures import fail
     from launcher.catalog import CatalogError, pull
     from launcher.catalog.screen import shown
+    from launcher.mesh import refuse_busy_ports
 
     if not missing:
         return False
+    refuse_busy_ports(*specs)
+    console.print(f"Pulling {len(missing)} {'model' if len(missing) == 1 else 'models'}, once.")
     try:
         with shown(console) as report:
             pull([each.name for each in missing], report)
@@ -81,7 +81,7 @@ def of_file(file: Path, state_dir: Path, console: Console, host: str, *, share: 
 
         planned = asyncio.run(plan(file, state_dir, share=share))
         refuse_missing(str(file), planned.file)
-        if _pull(missing_models(planned.file), console):
+        if _pull(missing_models(planned.file), planned.specs, console):
             planned = asyncio.run(plan(file, state_dir, share=share))  # what a model says of itself counts
 
     def meanwhile(mesh: Mesh, console: Console) -> Awaitable[object]:
@@ -127,27 +127,30 @@ def of_given(given: Given, models: Mapping[str, Any], state_dir: Path, *, share:
     return UpPlan(made.specs, lambda _: up_steps.given_steps(made.file, kept), write_files, warnings=warnings)
 
 
-def alone(models: DemoModels, base_port: int, state_dir: Path, otlp_endpoint: str) -> UpPlan:
+def alone(base_port: int, state_dir: Path, otlp_endpoint: str, console: Console) -> UpPlan:
     """One process of each service, with fixed addresses."""
-    from launcher.demo import demo_mesh
+    from launcher import demo
     from launcher.mesh import HTTP_OFFSET
 
-    http_port = base_port + HTTP_OFFSET
-    specs = demo_mesh(base_port, state_dir, models, http_port=http_port, otlp_endpoint=otlp_endpoint)
+    models, http_port = demo.public_models(), base_port + HTTP_OFFSET
+    specs = demo.demo_mesh(base_port, state_dir, models, http_port=http_port, otlp_endpoint=otlp_endpoint)
+    pull_for_demo(models, specs, console)
     return UpPlan(specs, lambda _: up_steps.demo_steps(specs[-1].address, f"127.0.0.1:{http_port}"))
 
 
 def with_replicas(
-    models: DemoModels, base_port: int, state_dir: Path, replicas: int, otlp_endpoint: str, tls: bool
+    base_port: int, state_dir: Path, replicas: int, otlp_endpoint: str, tls: bool, console: Console
 ) -> UpPlan:
     """`replicas` of each service, found through the control plane."""
     from hedgerow_cli.failures import needs
 
     with needs("demo"):
+        from launcher.demo import public_models
         from launcher.replicas import ReplicatedMesh, ports_from
 
-    ports = ports_from(base_port, replicas)
+    models, ports = public_models(), ports_from(base_port, replicas)
     planned = ReplicatedMesh(ports, state_dir.resolve(), models, replicas, otlp_endpoint, tls)
     specs = planned.specs()
+    pull_for_demo(models, specs, console)
     opening = f"Starting {len(specs)} processes; the {2 * replicas} language models among them load at once."
     return UpPlan(specs, lambda mesh: up_steps.replica_steps(mesh, state_dir, tls), planned.write_files, opening)

@@ -92,7 +92,7 @@ class Mesh:
                 f'another mesh uses {self._state_dir}; "hedgerow down" ends it, and --state-dir names another folder'
             )
         for supervisor in self.services:
-            _refuse_busy_port(supervisor.spec)
+            refuse_busy_ports(supervisor.spec)
             for end in ("log", "log.1"):
                 (self._state_dir / "logs" / f"{supervisor.spec.name}.{end}").unlink(missing_ok=True)
         stack.callback((self._state_dir / RUNNING_FILE).unlink, missing_ok=True)
@@ -128,7 +128,7 @@ class Mesh:
             return
         await self.remove(spec.name)
         if not insist:
-            _refuse_busy_port(spec)
+            refuse_busy_ports(spec)
         supervisor = self._supervisor(spec)
         self.services.insert(len(self.services) - (spec.name != self._front), supervisor)
         process: ServiceProcess | None
@@ -150,8 +150,7 @@ class Mesh:
             return False
         if not insist:
             own = {each.port for each in running.spec.services}
-            for each in (each for each in spec.members if each.port not in own):
-                _refuse_busy_port(each)
+            refuse_busy_ports(*(each for each in spec.members if each.port not in own))
         try:
             changed = await running.change(spec)
         except ServiceFailed:
@@ -242,6 +241,7 @@ def _is_ours(folder: int) -> bool:
     return False
 
 
-def _refuse_busy_port(spec: ServiceSpec) -> None:
-    if busy := spec.busy:
+def refuse_busy_ports(*specs: ServiceSpec) -> None:
+    """Raises `PortInUse` for the first service whose port another process has."""
+    for busy in filter(None, (spec.busy for spec in specs)):
         raise PortInUse(f"port {busy.port}, which {busy.name} needs, is in use")

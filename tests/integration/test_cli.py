@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import socket
 from collections.abc import AsyncIterator
@@ -160,10 +161,13 @@ async def test_status_fails_when_a_service_does_not_serve(tmp_path: Path) -> Non
     assert json.loads(out) == {"services": [cache], "models": []}
 
 
-async def test_up_names_a_busy_port_and_how_to_choose_others(tmp_path: Path) -> None:
+async def test_up_names_a_busy_port_and_how_to_choose_others_before_it_pulls_models(tmp_path: Path) -> None:
     port = ports_in_a_row(7)
+    nothing = {"HEDGEROW_MODELS_CACHE": str(tmp_path / "models"), "HF_ENDPOINT": "http://127.0.0.1:1"}
+    no_index = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), "PIP_CONFIG_FILE": os.devnull}
     with socket.create_server(("127.0.0.1", port)):
-        code, _, err = await run("up", "--demo", "--base-port", str(port), "--state-dir", str(tmp_path))
+        up = ("up", "--demo", "--base-port", str(port), "--state-dir", str(tmp_path))
+        code, _, err = await run(*up, **nothing, **no_index)
     assert code == 1
     assert err == (
         f"hedgerow: port {port}, which gateway needs, is in use; "
