@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache
@@ -12,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-import httpx._transports.default as transports
+import httpx._transports.default
+import httpx2._transports.default
 import pytest
 import setuptools  # noqa: F401  # torch's extensions import it, and it must come before distutils, which others import
 from xdist.scheduler import LoadFileScheduling
@@ -27,7 +29,11 @@ from tests.models import MODELS
 # that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 # httpx reads 140 certificates of authorities for each client, 24 ms: the clients of the tests, thousands, share them.
-transports.create_ssl_context = cache(transports.create_ssl_context)  # type: ignore[attr-defined]
+# httpx2 is that of OpenAI's and Anthropic's clients.
+for _transports in (httpx._transports.default, httpx2._transports.default):
+    _transports.create_ssl_context = cache(_transports.create_ssl_context)  # type: ignore[attr-defined]
+# Where this package is installed, jsonschema spends a second on its grammar. Nothing here checks that format.
+sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
 # gRPC's engine would end with its last channel or server, and wait for ever where a call has not ended in gRPC's core
 # (https://github.com/grpc/grpc/issues/22365): seen once in some thirty runs.
 grpc.aio.init_grpc_aio()

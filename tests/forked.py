@@ -34,7 +34,8 @@ from services.runtime.process.quiet import silence
 
 _SERVICES = tuple(f"services.{name}" for name in SERVICES)
 _PLAIN = ("bench.simulated_llm", "tests.fault.faulty_llm", "tests.integration.scripted_service")
-PRELOADED = (*(f"{service}.__main__" for service in _SERVICES), *_PLAIN, "hedgerow_cli.app")
+_LATER = ("services.gateway.output_validation.schema", "services.gateway.tools.mcp_source")  # imported when used
+PRELOADED = (*(f"{service}.__main__" for service in _SERVICES), *_PLAIN, *_LATER, "hedgerow_cli.app")
 # Its imports start no thread but OpenBLAS's, which survive a fork; gRPC starts its own when it is first used.
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["tests.preloaded"])
@@ -111,7 +112,7 @@ class _Forked:
 
 async def run(module: str, *arguments: str, stdin: str = "", **environment: str) -> Ended:
     """Run `python -m module …` in a forked process, from its start to its end."""
-    with _running(module, arguments, stdin, environment) as (child, standard):
+    with _running(module, arguments, stdin, {**os.environ, **environment}) as (child, standard):
         try:
             await asyncio.to_thread(child.join)
         except asyncio.CancelledError:
@@ -130,21 +131,21 @@ async def refused_start(service: str, **settings: object) -> Ended:
         )
 
 
-def run_blocking(module: str, *arguments: str) -> Ended:
-    """The same, blocking."""
-    with _running(module, arguments) as (child, standard):
+def run_blocking(module: str, *arguments: str, environment: Mapping[str, str] = os.environ) -> Ended:
+    """The same, blocking. `environment` is all that the process gets."""
+    with _running(module, arguments, "", environment) as (child, standard):
         child.join()
         return _ended(child, standard)
 
 
 @contextmanager
 def _running(
-    module: str, arguments: Sequence[str], stdin: str = "", environment: Mapping[str, str] | None = None
+    module: str, arguments: Sequence[str], stdin: str, environment: Mapping[str, str]
 ) -> Iterator[tuple[ForkServerProcess, Standard]]:
     with TemporaryDirectory() as folder:
         standard = Standard(*(Path(folder, name) for name in Standard._fields))
         standard.input.write_text(stdin)
-        yield _fork(Start(module, arguments, {**os.environ, **(environment or {})}, Path.cwd(), standard)), standard
+        yield _fork(Start(module, arguments, dict(environment), Path.cwd(), standard)), standard
 
 
 def _ended(child: ForkServerProcess, standard: Standard) -> Ended:

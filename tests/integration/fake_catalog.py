@@ -14,17 +14,11 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Self
 
+from tests import forked
+
 REPOSITORY, REVISION = "owner/halves", "a" * 40
 CONTENT = {"one": b"first half, " * 1000, "two": b"second half" * 1000}
-# The command line with another catalogue, whose path is the first argument.
-_COMMAND = """
-import sys
-from pathlib import Path
-import launcher.catalog.records as records
-records.FILE = Path(sys.argv.pop(1))
-from hedgerow_cli import main
-main()
-"""
+_COMMAND = "tests.integration.catalog_command"
 
 
 class Catalog:
@@ -48,22 +42,21 @@ class Catalog:
 
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
         """`hedgerow models …`, under way."""
-        command = [sys.executable, "-u", "-c", _COMMAND, str(self.file), "models", *arguments]
+        command = [sys.executable, "-u", "-m", _COMMAND, str(self.file), "models", *arguments]
         given = {**self.environment, **environment}
         return subprocess.Popen(
             command, env=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
         )
 
-    def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        """The same to its end."""
-        process = self.start(*arguments, **environment)
-        out, err = process.communicate(timeout=60)
-        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+    def run(self, *arguments: str, **environment: str) -> forked.Ended:
+        """`hedgerow models …`, from its start to its end."""
+        given = {**self.environment, **environment}
+        return forked.run_blocking(_COMMAND, str(self.file), "models", *arguments, environment=given)
 
     def pull(self, name: str) -> None:
         """Pull a model, which must succeed."""
         done = self.run("pull", name)
-        assert done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+        assert done.code == 0, f"exit code {done.code}\n{done.out}\n{done.err}"
 
     def left(self) -> list[str]:
         """Everything in the cache folder, but for the lock."""

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from anthropic import Anthropic
 from openai import AuthenticationError, OpenAI, RateLimitError
 
 from tests.contract.test_images import DISTRIBUTIONS
@@ -117,6 +116,8 @@ def test_the_sdk_alone_brings_no_service_and_its_command_says_what_to_install(wh
 
 
 def test_the_proxy_answers_for_a_url(installed: Path, url: str, tmp_path: Path) -> None:
+    from anthropic import Anthropic  # with 3,000 modules: only the worker that needs them has them
+
     with up(installed, tmp_path, "--model", f"m={url}") as (mesh, client):
         assert said(client, "m")[0]
         assert "m" in {model.id for model in client.models.list()}

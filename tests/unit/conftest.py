@@ -15,8 +15,6 @@ import pytest
 from tests.clock import PausedLoop
 from tests.leftovers import nothing_left
 
-# Where this package is installed, jsonschema spends a second on its grammar. Nothing here checks that format.
-sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
 _ENGINES = {"onnxruntime", "sentence_transformers", "tensorrt", "torch", "transformers", "vllm"}
 _PROCESSES = {"os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "subprocess.Popen"}
 _LOOPBACK = ("127.", "::1", "localhost")

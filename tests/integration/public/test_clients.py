@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import anthropic
 import openai
 import pytest
 
@@ -146,6 +145,8 @@ def test_openai_responses_answer(client: openai.OpenAI) -> None:
 
 
 def test_anthropic_streams_an_answer(http: str) -> None:
+    import anthropic  # with 3,000 modules: only the worker that needs them has them
+
     with (
         anthropic.Anthropic(base_url=http, api_key="none") as client,
         client.messages.stream(
@@ -160,6 +161,8 @@ def test_anthropic_streams_an_answer(http: str) -> None:
 
 
 def test_anthropic_offers_tools(http: str) -> None:
+    import anthropic
+
     one = {"type": "any", "disable_parallel_tool_use": True}
     tool = {"name": TOOL["name"], "description": TOOL["description"], "input_schema": TOOL["parameters"]}
     with anthropic.Anthropic(base_url=http, api_key="none") as client:

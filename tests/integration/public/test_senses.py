@@ -10,7 +10,6 @@ from typing import Any
 import jiwer
 import pytest
 import pytest_asyncio
-from transformers.models.whisper.english_normalizer import EnglishTextNormalizer
 
 import hedgerow
 from tests.integration.running_up import Up
@@ -21,11 +20,13 @@ RECORDINGS, PHOTOGRAPHS = TESTS / "recordings", TESTS / "photographs"
 SPOKEN: dict[str, str] = json.loads((RECORDINGS / "texts.json").read_text())
 SHOWN: dict[str, dict[str, Any]] = json.loads((PHOTOGRAPHS / "expected.json").read_text())
 SPEECH = "And so, my fellow Americans, ask not what your country can do for you, ask what you can do for your country."
-plain = EnglishTextNormalizer({})
 
 
 def word_error_rate(said: list[str], heard: list[str]) -> float:
     """Spelling, case and punctuation are the model's own."""
+    from transformers.models.whisper.english_normalizer import EnglishTextNormalizer
+
+    plain = EnglishTextNormalizer({})
     return jiwer.wer([plain(text) for text in said], [plain(text) for text in heard])
 
 
