@@ -96,6 +96,8 @@ GENERATIONS: dict[str, tuple[dict[str, Any], dict[str, list[list[Step]]], dict[s
     "two replicas and a kept share": ({"kept_share": 0.4}, {"m": [[None], [0.2, text("b"), finish()]]}, {}),
     "a retry": ({"retry": {"base_ms": 10}}, {"m": [[0.1, GONE], [0.1, text("b"), finish()]]}, {}),
     "a retry of what is throttled elsewhere": ({}, {"m": [[0.1, GONE], [0.1, too_busy()]]}, {}),
+    "a retry of what is throttled here": ({}, {"m": [[0.1, too_busy()], [0.1, text("b"), finish()]]}, {}),
+    "an overloaded stream": ({}, {"m": [[text("a"), 0.1, too_busy()], [0.1, text("b"), finish()]]}, {}),
     "another model": ({}, {"m": [[0.1, too_busy()]], "n": [[0.1, text("b"), finish()]]}, {}),
     "a stream that goes on elsewhere": ({}, {"m": [[text("a"), 0.1, GONE], [0.1, text("b"), finish()]]}, {}),
     "a silence that goes on elsewhere": (
