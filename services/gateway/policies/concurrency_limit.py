@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 from statistics import fmean, median
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from services.runtime.deadline import Clock
 
@@ -28,8 +28,10 @@ _LONG_WEIGHT = 2 / (600 + 1)
 _WARM_UP = 10
 _LEAST_GRADIENT = 0.5
 _NEARLY_LOWEST = 1.1  # of the lowest limit: a limit up to there counts as the lowest
-_SLOW_WINDOWS = 5  # in a row at the lowest limit, after which a backend counts as slower for reasons of its own
-_LEARNED_SHARE = 0.8  # of their mean time, which the long average then becomes
+_MOST_BEYOND = 1.5  # times the limit in flight: `Limiter` lets tenants within their share exceed it
+_SLOW_WINDOWS = 5  # that are compared with as many
+_NO_FASTER = 0.9  # of the earlier windows' time, from which on fewer calls have not made a backend faster
+_LEARNED_SHARE = 0.8  # of the later windows' mean time, which the long average then becomes
 _SATURATED_SHARE = 0.75  # of the limit in use, from which on a backend may have a queue
 _SATURATED_WEIGHT = 1 / 300
 
@@ -144,9 +146,10 @@ class Gradient2(_Adaptive):
     limit drifts by a tenth in an hour or so.
 
     A backend may become slower for reasons of its own, as a provider in its busy hours: then fewer calls make it no
-    faster. That shows at the lowest limit: where five windows in a row are slow there, the average becomes 0.8 of
-    their mean, and the limit grows again for as long as calls become no slower. A backend with fewer slots than the
-    lowest limit queues calls there too; then the limit settles at up to twice the lowest.
+    faster. That shows in slow windows that follow each other: the last five have at least 0.9 times the time of the
+    first five, though their calls met half as many calls, or all five are at the lowest limit. Then the average becomes
+    0.8 of their mean, and the limit grows again for as long as calls become no slower. A backend with fewer slots than
+    the lowest limit queues calls there too; then the limit settles at about twice the lowest.
     """
 
     def __init__(self, initial: int, low: int, high: int, clock: Clock = time.monotonic):
@@ -154,7 +157,7 @@ class Gradient2(_Adaptive):
         self._long_average = _LongAverage()
         # The limit up to which it settles while all windows are slow.
         self._lowest = max(low, _QUEUE_SIZE / (1 - _LEAST_GRADIENT)) * _NEARLY_LOWEST
-        self._slow_at_lowest = list[float]()  # times of windows
+        self._slow = list[_SlowWindow]()  # in a row: the first five and the last five
 
     def _adjust(self, window: Sequence[Sample], median_s: float) -> None:
         served = [sample.first_s - sample.queue_s for sample in window if sample.queue_s is not None]
@@ -169,17 +172,34 @@ class Gradient2(_Adaptive):
         if self._in_use(window):
             gradient = min(max(_TOLERANCE * self._long_average.value / max(median_s, 1e-9), _LEAST_GRADIENT), 1.0)
             self._set(self._limit * (1 - _SMOOTHING) + (self._limit * gradient + _QUEUE_SIZE) * _SMOOTHING)
-            self._learn_at_lowest(present_s, slow=gradient < 1)
+            if gradient == 1:
+                self._slow.clear()
+            else:
+                self._note_slow(_SlowWindow(median(sample.in_flight for sample in window), present_s))
 
-    def _learn_at_lowest(self, present_s: float, *, slow: bool) -> None:
-        """After five slow windows in a row at the lowest limit, set the long average to 0.8 of their mean."""
-        if not slow or self._limit > self._lowest:
-            self._slow_at_lowest.clear()
-            return
-        self._slow_at_lowest.append(present_s)
-        if len(self._slow_at_lowest) == _SLOW_WINDOWS:
-            self._long_average.value = _LEARNED_SHARE * fmean(self._slow_at_lowest)
-            self._slow_at_lowest.clear()
+    def _note_slow(self, window: _SlowWindow) -> None:
+        """Note a slow window. Where fewer calls make the backend no faster, learn its present time."""
+        self._slow.append(window)
+        del self._slow[_SLOW_WINDOWS:-_SLOW_WINDOWS]
+        if len(self._slow) >= _SLOW_WINDOWS and self._is_slow_by_itself():
+            self._long_average.value = _LEARNED_SHARE * fmean(each.time_s for each in self._slow[-_SLOW_WINDOWS:])
+            self._slow.clear()
+
+    def _is_slow_by_itself(self) -> bool:
+        """Whether the slow windows show that the calls in flight are not the reason."""
+        first, last = self._slow[:_SLOW_WINDOWS], self._slow[-_SLOW_WINDOWS:]
+        in_flight = max(each.in_flight for each in last)
+        if self._limit <= self._lowest and in_flight <= self._lowest * _MOST_BEYOND:
+            return True
+        fewer = fmean(each.in_flight for each in last) <= fmean(each.in_flight for each in first) / 2
+        return fewer and fmean(each.time_s for each in last) >= _NO_FASTER * fmean(each.time_s for each in first)
+
+
+class _SlowWindow(NamedTuple):
+    """The medians of a window: calls in flight when its calls began, and their time."""
+
+    in_flight: float
+    time_s: float
 
 
 class _LongAverage:
