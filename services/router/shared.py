@@ -105,12 +105,14 @@ class SharedObservations:
         await pipeline.execute()
 
     async def _limit_position(self, client: Redis) -> None:
-        """Move the read position into the window, and not after now: a new Redis whose clock is behind the old one's
-        numbers its entries below the old position, and they would never be read."""
+        """Move the read position into the window, and not after the last entry: a new Redis whose clock is behind the
+        old one's numbers its entries below the old position, and they would never be read. One that goes on with the
+        entries of the old one numbers them above these, whatever its clock says."""
         now_ms = await _now_ms(client)
-        place_ms = int(self._last.partition(b"-")[0])
-        if not now_ms - int(self._window_s * 1000) <= place_ms <= now_ms:
-            self._last = b"%d" % max(0, min(place_ms, now_ms), now_ms - int(self._window_s * 1000))
+        last = await cast(Any, client).xrevrange(KEY, count=1)
+        oldest_ms, newest_ms = now_ms - int(self._window_s * 1000), _ms(last[0][0]) if last else now_ms
+        if not oldest_ms <= _ms(self._last) <= newest_ms:
+            self._last = b"%d" % max(0, min(_ms(self._last), newest_ms), oldest_ms)
 
     async def _page(self, client: Redis) -> Sequence[Entry]:
         return cast(Sequence[Entry], await cast(Any, client).xrange(KEY, b"(" + self._last, count=_PAGE))
@@ -124,7 +126,7 @@ class SharedObservations:
         for number, fields in entries:
             self._last = number
             if fields.get(_FROM) != self._me:
-                self._merge_one(fields, max(0, now_ms - int(number.partition(b"-")[0])) / 1000)
+                self._merge_one(fields, max(0, now_ms - _ms(number)) / 1000)
 
     def _merge_one(self, fields: dict[bytes, bytes], age_s: float) -> None:
         try:
@@ -135,6 +137,11 @@ class SharedObservations:
             _log.warning("%s: an entry that cannot be read (%s)", KEY, type(problem).__name__)
         else:
             _MERGED.inc(len(request.observations))
+
+
+def _ms(number: bytes) -> int:
+    """The time in the id of an entry, in Unix milliseconds."""
+    return int(number.partition(b"-")[0])
 
 
 async def _now_ms(client: Redis) -> int:

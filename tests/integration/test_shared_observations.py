@@ -158,6 +158,19 @@ async def test_observations_read_back_keep_their_age_within_the_window(redis: Re
     assert [round(age_s, -1) for age_s in heard.ages_s] == [250, 100, 0]
 
 
+async def test_a_redis_whose_clock_goes_back_has_its_observations_read_once(redis: RedisProcess):
+    await _add(redis, [-3_600, -3_601])  # as after a failover to a machine whose clock is an hour behind
+    heard = Heard(300)
+    async with connected(Url(redis.url), PATIENT_S) as state, redis.client() as client:
+        shared = SharedObservations(state, 300, heard.take)
+        for _ in range(2):
+            await shared.catch_up()
+        assert heard.totals_ms == [-3_600, -3_601]
+        await client.xadd(KEY, {b"from": b"another", b"batch": seen("small", 5).SerializeToString()})
+        await shared.catch_up()
+    assert heard.totals_ms == [-3_600, -3_601, 5]
+
+
 async def test_an_entry_that_cannot_be_read_is_passed_over(redis: RedisProcess):
     await _add(redis, [5], batch=b"\xff\xff")
     await _add(redis, [3])
