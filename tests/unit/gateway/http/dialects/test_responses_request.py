@@ -125,6 +125,21 @@ def test_a_provider_keeps_nothing_of_a_tenant_without_permission() -> None:
     assert own.body == body
 
 
+@pytest.mark.parametrize(
+    ("body", "sent"),
+    [
+        (b' { "temperature": 1e0, "input": "\xc3\xa9"}', b'{"store":false, "temperature": 1e0, "input": "\xc3\xa9"}'),
+        (b'{"input":"?","store":null}', b'{"input":"?","store":false}'),
+        (b'{"input":"?","st\\u006Fre":null}', b'{"input":"?","store":false}'),
+        (b"{}", b'{"store":false}'),
+    ],
+)
+def test_a_body_of_which_the_provider_keeps_nothing_is_otherwise_as_it_was_written(body: bytes, sent: bytes) -> None:
+    own = chat_pb2.Original(api=chat_pb2.API_RESPONSES, body=body)
+    provider_fields.settle_store(own, (), "acme")
+    assert own.body == sent
+
+
 @pytest.mark.parametrize("field", ["previous_response_id", "conversation"])
 def test_a_tenant_without_permission_goes_on_with_nothing_that_was_kept(field: str) -> None:
     _, own = read(**{field: "x"})
