@@ -28,6 +28,7 @@ from tests.integration.audio.service import (
     spoken,
     written,
 )
+from tests.unit.audio.sounds import samples_muxed
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
 
@@ -59,6 +60,15 @@ async def test_a_recording_in_any_form_is_written_down(
     assert first.recording.duration_s == pytest.approx(len(speech(FRANCE)) / RATE, abs=0.05)
     if rate >= 16_000:  # the demo model has never heard a telephone
         assert plain(last.summary.text) == FRANCE_TEXT
+
+
+@pytest.mark.parametrize(("container", "codec", "piped"), [("webm", "libopus", True), ("ipod", "aac", False)])
+async def test_a_recording_of_a_browser_or_a_phone_is_written_down(
+    service: Service, container: str, codec: str, piped: bool
+) -> None:
+    data = samples_muxed(speech(FRANCE), RATE, container, codec, piped=piped)
+    *_, last = await service.transcribe(data)
+    assert plain(last.summary.text) == FRANCE_TEXT
 
 
 async def test_a_recording_comes_in_segments_with_the_times_of_its_words(service: Service) -> None:

@@ -110,14 +110,20 @@ def muxed(
     container: str, codec: str, seconds: float = 1, rate: int = 48_000, *, piped: bool = False, **options: str
 ) -> bytes:
     """A tone as FFmpeg writes it. `piped`: to an output that cannot go back, as a browser's recorder has it."""
+    return samples_muxed(tone(seconds, rate), rate, container, codec, piped=piped, **options)
+
+
+def samples_muxed(
+    samples: NDArray[np.float32], rate: int, container: str, codec: str, *, piped: bool = False, **options: str
+) -> bytes:
+    """Samples as FFmpeg writes them."""
     kept = io.BytesIO()
     out: Any = _Pipe(kept) if piped else kept
     with av.open(out, "w", format=container, options=options) as file:
         stream: Any = file.add_stream(codec, rate=rate, layout="mono")
-        frame = av.AudioFrame.from_ndarray((tone(seconds, rate) * 32_767).astype(np.int16)[None], "s16", "mono")
+        frame = av.AudioFrame.from_ndarray((samples * 32_767).astype(np.int16)[None], "s16", "mono")
         frame.sample_rate, frame.pts = rate, 0
-        converted = av.AudioResampler(stream.format.name, "mono", rate).resample(frame)
-        for each in (*converted, None):
+        for each in (*av.AudioResampler(stream.format.name, "mono", rate).resample(frame), None):
             file.mux(stream.encode(each))
     return kept.getvalue()
 
