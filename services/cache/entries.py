@@ -131,7 +131,7 @@ class Entries:
 
     def _evict(self) -> Iterator[Entry]:
         while self._entries.full:
-            entry = self.pop(next(iter(self._lapsed), "") or self._entries.next_to_go())
+            entry = self.pop(next(iter(self._lapsed), "") or self._entries.next_to_evict())
             assert entry
             yield entry
 

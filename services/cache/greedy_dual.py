@@ -68,7 +68,7 @@ class GreedyDual:
         """Remove a key."""
         del self._places[key]
 
-    def next_to_go(self) -> str:
+    def next_to_evict(self) -> str:
         """The key with the lowest priority. The clock advances as if it were evicted."""
         while self._places.get(self._heap[0][2]) is not self._heap[0]:
             heapq.heappop(self._heap)

@@ -167,7 +167,7 @@ class IdempotencyStore:
         more = kept_answer.size(items)
         kept.size += more
         self._kept.grow(kept.key, more)
-        while self._kept.full and (expendable := self._kept.get(self._kept.next_to_go())):
+        while self._kept.full and (expendable := self._kept.get(self._kept.next_to_evict())):
             self._give_up(expendable)
 
     def _holds(self, kept: KeptAnswer) -> bool:

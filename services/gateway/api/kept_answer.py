@@ -64,7 +64,7 @@ class ExpendableFirst:
     def pop(self, key: Key) -> None:
         del self._groups[self._group.pop(key)][key]
 
-    def next_to_go(self) -> Key:
+    def next_to_evict(self) -> Key:
         return next(iter(self))
 
 

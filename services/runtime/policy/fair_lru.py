@@ -18,7 +18,7 @@ from itertools import chain, takewhile
 from typing import Generic, Protocol, TypeVar
 
 
-class Kept(Protocol):
+class CachedValue(Protocol):
     """A value of the cache. While it is held, its tenant does not change, and its size only as `grow` records."""
 
     @property
@@ -29,11 +29,11 @@ class Kept(Protocol):
 
 
 K = TypeVar("K")
-V = TypeVar("V", bound=Kept)
+V = TypeVar("V", bound=CachedValue)
 W = TypeVar("W", contravariant=True)
 
 
-class Order(Protocol[K, W]):
+class EvictionOrder(Protocol[K, W]):
     """The order in which a tenant's values are evicted."""
 
     def __len__(self) -> int: ...
@@ -47,7 +47,7 @@ class Order(Protocol[K, W]):
     def pop(self, key: K) -> None:
         """Remove a value."""
 
-    def next_to_go(self) -> K:
+    def next_to_evict(self) -> K:
         """The next value to evict."""
 
 
@@ -72,22 +72,22 @@ class Recency(Generic[K, V]):
     def pop(self, key: K) -> None:
         del self._keys[key]
 
-    def next_to_go(self) -> K:
+    def next_to_evict(self) -> K:
         return next(iter(self._keys))
 
 
 @dataclass(slots=True)
 class _Holding(Generic[K, V]):
-    keys: Order[K, V]
+    keys: EvictionOrder[K, V]
     bytes: int = 0
 
 
 class FairLru(Generic[K, V]):
     """Values by key. `replace` keeps the limits; a caller that needs the evicted values uses `put`, `full` and
-    `next_to_go`. `order` makes the order of a tenant's values."""
+    `next_to_evict`. `order` makes the order of a tenant's values."""
 
     def __init__(
-        self, max_bytes: int, max_entries: int = sys.maxsize, order: Callable[[], Order[K, V]] = Recency[K, V]
+        self, max_bytes: int, max_entries: int = sys.maxsize, order: Callable[[], EvictionOrder[K, V]] = Recency[K, V]
     ):
         self._order = order
         self.max_entries, self.max_bytes, self.bytes = max_entries, max_bytes, 0
@@ -119,9 +119,9 @@ class FairLru(Generic[K, V]):
         holding = self._tenants.get(tenant)
         return holding.bytes if holding else 0
 
-    def first_to_go(self, tenant: str) -> K:
+    def next_to_evict_of(self, tenant: str) -> K:
         """The tenant's next value to evict. There must be one."""
-        return self._tenants[tenant].keys.next_to_go()
+        return self._tenants[tenant].keys.next_to_evict()
 
     def oldest_while(self, condition: Callable[[V], bool]) -> list[K]:
         """Of each tenant its next values to evict, up to the first for which `condition` is false."""
@@ -166,14 +166,14 @@ class FairLru(Generic[K, V]):
         """Add a value, or replace the one with its key, and evict others if needed. Returns the values that were
         removed; a value larger than the whole cache is among them, and evicts no other."""
         replaced = self.pop(key)
-        gone = [] if replaced is None else [replaced]
+        removed = [] if replaced is None else [replaced]
         if value.size > self.max_bytes:
-            return [*gone, value]
+            return [*removed, value]
         self.put(key, value)
         while self.full:
-            if (made_room := self.pop(self.next_to_go())) is not None:
-                gone.append(made_room)
-        return gone
+            if (evicted := self.pop(self.next_to_evict())) is not None:
+                removed.append(evicted)
+        return removed
 
     def pop_tenant(self, tenant: str) -> list[V]:
         """Remove all values of a tenant."""
@@ -191,14 +191,14 @@ class FairLru(Generic[K, V]):
         """Whether a value must be evicted."""
         return len(self._values) > self.max_entries or self.bytes > self.max_bytes
 
-    def next_to_go(self) -> K:
+    def next_to_evict(self) -> K:
         """The next value to evict, of the tenant with the largest share. There must be one."""
         while (share := self._share(tenant := self._shares[0][1])) != -self._shares[0][0]:
             if share:
                 heapq.heapreplace(self._shares, (-share, tenant))
             else:
                 heapq.heappop(self._shares)
-        return self.first_to_go(tenant)
+        return self.next_to_evict_of(tenant)
 
     def _share(self, tenant: str) -> float:
         holding = self._tenants.get(tenant)

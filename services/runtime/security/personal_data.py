@@ -46,9 +46,11 @@ def _is_telephone(found: re.Match[str]) -> bool:
     return 7 <= len(_digits(found["it"])) <= 15
 
 
-def _is_named(found: re.Match[str]) -> bool:
+def _is_introduced_telephone(found: re.Match[str]) -> bool:
     """Whether the words before it introduce a telephone number."""
-    return bool(_SAID_BEFORE.search(found.string, max(0, found.start() - 40), found.start())) and _is_telephone(found)
+    return bool(
+        _INTRODUCES_TELEPHONE.search(found.string, max(0, found.start() - 40), found.start())
+    ) and _is_telephone(found)
 
 
 def _is_dni(found: re.Match[str]) -> bool:
@@ -102,9 +104,9 @@ def _personal(name: str, label: str, pattern: str, accept: Accept | None = None,
 
 # Rules that begin with a digit search for the digit, which `re` does fast, and then check the text before it.
 _DIGIT = r"[0-9](?<![\w.+,-][0-9])"
-_NOT_BEFORE, _NOT_BEHIND = r"(?<![\w.+-])", r"(?![\w-]|\.\w)"
-_NEXT = r"(?:[ ]?\(|\)[ .-]?|[ .\-/])?"  # between digits of a telephone number: never a point with a blank
-_SAID_BEFORE = re.compile(
+_NOT_BEFORE, _NOT_FOLLOWED = r"(?<![\w.+-])", r"(?![\w-]|\.\w)"
+_BETWEEN_DIGITS = r"(?:[ ]?\(|\)[ .-]?|[ .\-/])?"  # between digits of a telephone number: never a point with a blank
+_INTRODUCES_TELEPHONE = re.compile(
     r"(?:phone|mobile?|cell|fax|call|dial|whatsapp|t[eé]l[eé]fono?|telefoon|handy|tel|m[oó]vil|ring|電話番号?|电话|手机号?|телефон)"
     r"(?: (?:number|me|us|is|at|on|nr|no|ist|es|est)){0,3}[.:：]? {0,2}$",
     re.IGNORECASE,
@@ -116,7 +118,7 @@ EMAIL = _personal(
     None,
     "@",
 )
-CARD = _personal("card", "card", rf"(?P<it>{_DIGIT}[0-9]{{12,18}}){_NOT_BEHIND}", _is_card)
+CARD = _personal("card", "card", rf"(?P<it>{_DIGIT}[0-9]{{12,18}}){_NOT_FOLLOWED}", _is_card)
 CARD_IN_GROUPS = _personal(
     "card",
     "card",
@@ -127,11 +129,15 @@ CARD_IN_GROUPS = _personal(
 IBAN = _personal(
     "iban",
     "iban",
-    rf"(?P<it>[A-Z](?<![\w.+-].)[A-Z][0-9]{{2}}(?:[ ]?[A-Z0-9]){{11,27}}){_NOT_BEHIND}",
+    rf"(?P<it>[A-Z](?<![\w.+-].)[A-Z][0-9]{{2}}(?:[ ]?[A-Z0-9]){{11,27}}){_NOT_FOLLOWED}",
     _is_iban,
 )
 PHONE_ABROAD = _personal(
-    "phone", "phone", rf"(?P<it>\+(?<![\w.+/-].)[1-9](?:{_NEXT}[0-9]){{6,14}})(?![\w]|[.-]\w)", _is_telephone, "+"
+    "phone",
+    "phone",
+    rf"(?P<it>\+(?<![\w.+/-].)[1-9](?:{_BETWEEN_DIGITS}[0-9]){{6,14}})(?![\w]|[.-]\w)",
+    _is_telephone,
+    "+",
 )
 PHONE = _personal(
     "phone",
@@ -142,19 +148,22 @@ PHONE = _personal(
     | (?<=[2-9])[0-9]{{2}}[.-][0-9]{{3}}[ .-][0-9]{{4}}
     | (?:(?<=\()0[0-9]{{1,5}}\)|(?<=0)[0-9]{{1,5}})[ /-]
       (?=(?:[0-9][ /-]?){{5,11}}(?![0-9]))[0-9]{{2,8}}(?:[ /-][0-9]{{2,8}}){{0,4}}
-    )){_NOT_BEHIND}""",
+    )){_NOT_FOLLOWED}""",
     _is_telephone,
 )
 PHONE_NAMED = _personal(
-    "phone", "phone", rf"(?P<it>[0-9(](?<![\w.+-].)[0-9]?(?:{_NEXT}[0-9]){{6,14}})(?![\w]|[.-]\w)", _is_named
+    "phone",
+    "phone",
+    rf"(?P<it>[0-9(](?<![\w.+-].)[0-9]?(?:{_BETWEEN_DIGITS}[0-9]){{6,14}})(?![\w]|[.-]\w)",
+    _is_introduced_telephone,
 )
 PHONE_MAINLAND = _personal(
-    "phone", "phone", rf"(?P<it>1(?<![0-9A-Za-z_.+-].)[3-9][0-9](?:[ -]?[0-9]{{4}}){{2}}){_NOT_BEHIND}"
+    "phone", "phone", rf"(?P<it>1(?<![0-9A-Za-z_.+-].)[3-9][0-9](?:[ -]?[0-9]{{4}}){{2}}){_NOT_FOLLOWED}"
 )
 
 
 def _national(pattern: str, accept: Accept | None = None, *hints: str) -> Rule:
-    return _personal("national_id", "national id", rf"(?P<it>{pattern}){_NOT_BEHIND}", accept, *hints)
+    return _personal("national_id", "national id", rf"(?P<it>{pattern}){_NOT_FOLLOWED}", accept, *hints)
 
 
 NATIONAL = (

@@ -135,7 +135,7 @@ def test_the_one_with_the_lowest_priority_goes_and_of_equals_the_least_recently_
             order.pop(key)
             del values[key]
         if values and what == "evict":
-            gone = order.next_to_go()
+            gone = order.next_to_evict()
             assert gone == min(values, key=lambda key: (values[key].priority, last[key]))
             clock = values[gone].priority
             order.pop(gone)
@@ -179,7 +179,7 @@ def test_after_a_restart_before_any_had_to_go_one_that_is_costly_and_often_used_
     new = Value(cost=1, size=1_000)
     order.put("new", new)
     order.use("new", new)
-    assert order.next_to_go() == "new"
+    assert order.next_to_evict() == "new"
 
 
 @given(seed=st.integers(0, 10_000))
@@ -191,7 +191,7 @@ def test_a_restart_at_any_time_changes_nothing_of_what_goes(seed: int) -> None:
             order.use(key, values[key])
         else:
             if len(values) == 8:
-                gone = order.next_to_go()
+                gone = order.next_to_evict()
                 order.pop(gone)
                 del values[gone]
             values[str(number)] = value = Value(rng.randint(1, 100), rng.randint(1, 100))

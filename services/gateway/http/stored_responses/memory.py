@@ -54,7 +54,7 @@ class MemoryResponses:
         expiry = asyncio.get_running_loop().call_later(self._ttl_s, self._stored.pop, name)
         _cancel(self._stored.replace(name, _Stored(tenant, data, expiry)))
         while self._stored.bytes_of(tenant) > self._tenant_bytes:
-            self._forget(self._stored.first_to_go(tenant))
+            self._forget(self._stored.next_to_evict_of(tenant))
         return name in self._stored
 
     async def size(self, owner: Owner, response_id: str) -> int | None:

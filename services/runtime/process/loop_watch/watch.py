@@ -1,9 +1,9 @@
 """A thread that notices when an event loop is blocked, and looks where.
 
-The thread looks at the loop's thread once in each threshold, and twice while the loop is busy. Where the loop's thread
-has not run since the last look, and waited for events then, nothing more is done: an idle loop is never woken. Where it
-runs, the loop is asked to call back, and until it does, each look samples the function that it is in. The time between
-the question and the answer is how long the loop was blocked; from twice the threshold on, every block is noticed.
+The thread looks at the loop's thread once in each threshold, and twice while the loop is busy. If the loop's thread has
+not run since the last look, and waited for events then, nothing more is done: an idle loop is never woken. Otherwise a
+probe asks the loop to call back, and until it does, each look samples the function that the loop is in. The loop was
+blocked for the time of the probe; from twice the threshold on, every block is noticed.
 
 C code that holds the interpreter's lock delays this thread as well. The thread then looks at the first moment at which
 Python switches threads, mostly in the function that called the C code, and counts the delay, as far as the loop's
@@ -31,15 +31,15 @@ from services.runtime.deadline import Clock
 from services.runtime.process.loop_watch.place import IN_C, CodePlace, place
 from services.runtime.process.loop_watch.report import Block, BlockReporter
 
-_LEAST_PAUSE_S = 0.005  # between looks, however low the threshold
-_BEATS_S = 1.0  # how long a loop that was busy keeps a timer
-_BUSY = 0.05  # of a core; the timer itself uses less
-_STILL_S = 5.0  # a block that lasts longer is reported before it ends
+_SHORTEST_PAUSE_S = 0.005  # between looks, however low the threshold
+_TIMER_S = 1.0  # for which a loop that was busy keeps a timer
+_BUSY = 0.05  # of a core, from which on a loop is busy; the timer itself uses less
+_REPORT_EARLY_S = 5.0  # a longer block is reported before it ends
 
 
 @dataclass(slots=True)
-class _LoopQuestion:
-    """A question to the loop, and where its thread was until it answered."""
+class _Probe:
+    """A request to the loop to call back, and the places of its thread until it did."""
 
     began: float
     cpu_s: float  # that the loop's thread had used by then
@@ -68,95 +68,96 @@ class LoopWatch:
     ):
         self._threshold_s, self._report, self._clock, self._cpu = threshold_s, report, clock, cpu
         self._seen, self._task, self._ask, self._later = seen, task, ask, later
-        self._alive_at = self._beats_until = -math.inf  # when the loop's timer last fired, and how long it will
-        self._beats = False
-        self._waited = False  # for events, at the last look
-        self._turn: _LoopQuestion | None = None
+        self._timer_fired_at = self._timer_until = -math.inf  # when the loop's timer last fired; until when it is kept
+        self._has_timer = False
+        self._waited = False  # whether the loop waited for events at the last look
+        self._probe: _Probe | None = None
         self._due, self._cpu_s = clock() + self.pause_s, cpu()
 
     @property
     def pause_s(self) -> float:
-        """How long to wait before the next look."""
-        return max(self._threshold_s / (1 if self._waited else 2), _LEAST_PAUSE_S)
+        """Seconds until the next look."""
+        return max(self._threshold_s / (1 if self._waited else 2), _SHORTEST_PAUSE_S)
 
     def look(self) -> None:
         """Look once; to be called again after `pause_s`."""
         now, cpu_s = self._clock(), self._cpu()
         used_s = cpu_s - self._cpu_s
-        self._see(now, cpu_s, max(now - self._due, 0.0), used_s)
+        self._check(now, cpu_s, max(now - self._due, 0.0), used_s)
         if used_s > _BUSY * self.pause_s:
             self._keep_a_timer(now)
         self._due, self._cpu_s = now + self.pause_s, cpu_s
 
-    def _see(self, now: float, cpu_s: float, late_s: float, used_s: float) -> None:
+    def _check(self, now: float, cpu_s: float, late_s: float, used_s: float) -> None:
         """`late_s`: how late this thread is, `used_s`: CPU time of the loop's thread since the last look."""
-        turn = self._turn
-        if turn and turn.ended is None:
-            self._sample(turn, self._seen() or IN_C)
-            self._report_long(turn, now, cpu_s)
+        probe = self._probe
+        if probe and probe.ended is None:
+            self._sample(probe, self._seen() or IN_C)
+            self._report_long(probe, now, cpu_s)
             return
-        if turn:
-            self._end(turn)
+        if probe:
+            self._end_probe(probe)
         if used_s > 0 or not self._waited:
-            self._begin(now, cpu_s, late_s, used_s)
+            self._start_probe(now, cpu_s, late_s, used_s)
 
-    def _begin(self, now: float, cpu_s: float, late_s: float, used_s: float) -> None:
-        """Ask the loop, unless it waits for events."""
+    def _start_probe(self, now: float, cpu_s: float, late_s: float, used_s: float) -> None:
+        """Ask the loop to call back, unless it waits for events."""
         at = self._seen()
         if at is None and used_s > self.pause_s / 2:
             at = IN_C
         self._waited = at is None
         if at is None:
             return
-        unseen_s = max(0.0, min(late_s, used_s, now - self._alive_at))  # this thread was held up, by the loop's
-        turn = self._turn = _LoopQuestion(now - unseen_s, cpu_s - unseen_s)
-        self._sample(turn, at)
-        self._ask(lambda: self._answered(turn))
+        # For which the loop's thread kept this thread from running.
+        unnoticed_s = max(0.0, min(late_s, used_s, now - self._timer_fired_at))
+        probe = self._probe = _Probe(now - unnoticed_s, cpu_s - unnoticed_s)
+        self._sample(probe, at)
+        self._ask(lambda: self._answered(probe))
 
-    def _answered(self, turn: _LoopQuestion) -> None:
+    def _answered(self, probe: _Probe) -> None:
         """Called by the loop."""
-        turn.ended_cpu_s = self._cpu()
-        turn.ended = self._clock()
+        probe.ended_cpu_s = self._cpu()
+        probe.ended = self._clock()
 
     def _keep_a_timer(self, now: float) -> None:
-        self._beats_until = now + _BEATS_S
-        if not self._beats:
-            self._beats = True
-            self._ask(self._beat)
+        self._timer_until = now + _TIMER_S
+        if not self._has_timer:
+            self._has_timer = True
+            self._ask(self._timer_fired)
 
-    def _beat(self) -> None:
+    def _timer_fired(self) -> None:
         """Called by the loop's timer."""
-        self._alive_at = self._clock()
-        self._beats = self._alive_at < self._beats_until
-        if self._beats:
-            self._later(self._threshold_s / 4, self._beat)
+        self._timer_fired_at = self._clock()
+        self._has_timer = self._timer_fired_at < self._timer_until
+        if self._has_timer:
+            self._later(self._threshold_s / 4, self._timer_fired)
 
-    def _sample(self, turn: _LoopQuestion, at: CodePlace) -> None:
-        turn.samples[at, self._task()] += 1
+    def _sample(self, probe: _Probe, at: CodePlace) -> None:
+        probe.samples[at, self._task()] += 1
 
-    def _report_long(self, turn: _LoopQuestion, now: float, cpu_s: float) -> None:
-        if not turn.reported and now - turn.began > _STILL_S:
-            turn.reported = True
-            self._report(_block(turn, now, cpu_s, ended=False))
+    def _report_long(self, probe: _Probe, now: float, cpu_s: float) -> None:
+        if not probe.reported and now - probe.began > _REPORT_EARLY_S:
+            probe.reported = True
+            self._report(_block(probe, now, cpu_s, ended=False))
 
-    def _end(self, turn: _LoopQuestion) -> None:
-        self._turn = None
-        if turn.ended is not None and turn.ended - turn.began > self._threshold_s:
-            self._report(_block(turn, turn.ended, turn.ended_cpu_s))
+    def _end_probe(self, probe: _Probe) -> None:
+        self._probe = None
+        if probe.ended is not None and probe.ended - probe.began > self._threshold_s:
+            self._report(_block(probe, probe.ended, probe.ended_cpu_s))
 
 
-def _block(turn: _LoopQuestion, now: float, cpu_s: float, ended: bool = True) -> Block:
+def _block(probe: _Probe, now: float, cpu_s: float, ended: bool = True) -> Block:
     functions: Counter[str] = Counter()
-    for (at, _), times in turn.samples.items():
+    for (at, _), times in probe.samples.items():
         functions[at.function] += times
     function, seen = functions.most_common(1)[0]
-    at, task = next(each for each, _ in turn.samples.most_common() if each[0].function == function)
-    return Block(at, task, now - turn.began, cpu_s - turn.cpu_s, functions.total(), seen, ended)
+    at, task = next(each for each, _ in probe.samples.most_common() if each[0].function == function)
+    return Block(at, task, now - probe.began, cpu_s - probe.cpu_s, functions.total(), seen, ended)
 
 
 @contextmanager
 def watching(threshold_ms: int, report: Callable[[Block], None] | None = None) -> Iterator[None]:
-    """Watch the running loop inside; 0: do not."""
+    """Watch the running loop while the context is open. 0: do not."""
     if not threshold_ms:
         yield
         return

@@ -30,7 +30,7 @@ def fill(lru: FairLru[str, Value], tenant: str, count: int, size: int = 1) -> li
     for number in range(count):
         lru.put(f"{tenant}{number}", Value(tenant, size))
         while lru.full:
-            gone.append(key := lru.next_to_go())
+            gone.append(key := lru.next_to_evict())
             lru.pop(key)
     return gone
 
@@ -95,7 +95,7 @@ def test_a_tenant_whose_value_grows_beyond_the_others_makes_room() -> None:
         lru.put(name, value)
     values["b"].size += 20
     lru.grow("b", 20)
-    assert (lru.full, lru.bytes, lru.bytes_of("b"), lru.next_to_go()) == (True, 110, 50, "b")
+    assert (lru.full, lru.bytes, lru.bytes_of("b"), lru.next_to_evict()) == (True, 110, 50, "b")
     lru.pop("b")
     assert (lru.full, lru.bytes) == (False, 60)
 
@@ -114,7 +114,7 @@ def test_the_oldest_value_of_the_largest_tenant_is_evicted(steps: list[tuple[str
             held[key] = value = Value("abc"[key % 3], size)
             lru.put(key, value)
         while lru.full:
-            gone = lru.next_to_go()
+            gone = lru.next_to_evict()
             shares = {tenant: _share(held, tenant) for tenant in "abc"}
             tenant = held[gone].tenant
             assert shares[tenant] == max(shares.values())
