@@ -157,9 +157,12 @@ def _writes(make: Callable[[RequestOptions, str], _Writer]) -> Reader:
 def _says(guard: GuardSettings) -> Reader:
     """To a client that reads sentences aloud."""
 
-    def say(pieces: Sequence[str]) -> None:
+    async def opened() -> TextWriter:
         ledger = Ledger(make_plan([], 60_000), INVALID_SPAN, 0.0)
-        voice = TextWriter(ledger, EventWriter(), guard_checks(guard, pb.GenerateRequest()), sentence_ends=True)
+        return TextWriter(ledger, EventWriter(), guard_checks(guard, pb.GenerateRequest()), sentence_ends=True)
+
+    def say(pieces: Sequence[str]) -> None:
+        voice = asyncio.run(opened())
         modules = "services.gateway.answer.text_writer", "services.gateway.answer.stream_filter"
         with ExitStack() as stack:
             for module in modules:
