@@ -23,6 +23,7 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.timeout(300)
 KEY = "a-key-of-acme"
+PAUSE_S = 0.1  # clients that ask without one take the cores that the mesh starts with, and have fewer answers by it
 ASKED: Any = [{"role": "user", "content": "Say something."}]
 SHAPES: dict[str, tuple[tuple[str, ...], int]] = {
     "one process": ((), 1),
@@ -76,6 +77,7 @@ async def asked_all_the_time(mesh: Edited) -> AsyncIterator[None]:
                 async with connect() as new:
                     await ask(new)
                 began.set()
+                await asyncio.sleep(PAUSE_S)
 
     async with asyncio.TaskGroup() as callers:
         for connect, ask in ((http, by_http), (grpc, by_grpc)):
