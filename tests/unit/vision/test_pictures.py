@@ -229,21 +229,25 @@ async def test_tenants_take_turns_at_decoding() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bomb", "most_mib", "why"),
+    "bomb",
     [
         # too little data, though enough bytes for the pixels
-        (png(1_000, 1_000, zlib.compress(b"\0" * 5_000)), 64, None),
-        (png(60_000, 60_000, zlib.compress(b"\0" * 10_000_000)), 64, None),
-        (png(4, 4, b"\0" * 1_000), 64, None),
-        (
-            size_of_avif(encoded(Image.new("RGB", (4096, 4096)), "AVIF", subsampling="4:2:0", quality=50), 64, 64),
-            16,
-            "16777216 pixels of data for a picture of 4096",
-        ),
+        png(1_000, 1_000, zlib.compress(b"\0" * 5_000)),
+        png(60_000, 60_000, zlib.compress(b"\0" * 10_000_000)),
+        png(4, 4, b"\0" * 1_000),
     ],
-    ids=["little data", "many pixels", "no data", "an AVIF that hides a large picture behind a small one"],
+    ids=["little data", "many pixels", "no data"],
 )
-def test_a_bomb_takes_no_memory_worth_speaking_of(bomb: bytes, most_mib: int, why: str | None) -> None:
+def test_a_bomb_takes_no_memory_worth_speaking_of(bomb: bytes) -> None:
+    refuse_without_memory(bomb, 64, None)
+
+
+def test_an_avif_that_hides_a_large_picture_behind_a_small_one_takes_no_memory() -> None:
+    large = encoded(Image.new("RGB", (4096, 4096)), "AVIF", subsampling="4:2:0", quality=50)
+    refuse_without_memory(size_of_avif(large, 64, 64), 16, "16777216 pixels of data for a picture of 4096")
+
+
+def refuse_without_memory(bomb: bytes, most_mib: int, why: str | None) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(Unfit, match=why):
         decode(bomb, MAX_PIXELS)

@@ -109,7 +109,7 @@ async def test_a_vector_without_a_direction_is_a_failure_of_the_engine(servicer:
         (vision_pb2.ClassifyRequest(images=images(RED), top_k=-1), "top_k: 1 or more, got -1"),
         (vision_pb2.ClassifyRequest(images=images(RED), model="plain"), "model: one that takes images, got plain"),
         (
-            vision_pb2.ClassifyRequest(images=images(RED, b"%PDF-1")),
+            vision_pb2.ClassifyRequest(images=images(RED, b"no pic")),
             r"images\[1\]: a PNG, JPEG, WebP, GIF or AVIF, got 6 bytes",
         ),
         (
@@ -237,7 +237,7 @@ async def test_a_bad_frame_has_a_problem_and_the_stream_goes_on(
     servicer: VisionServicer, sender: Sender, engines: FakeEngines
 ) -> None:
     replies = servicer.ClassifyFrames(sender.requests(), CALL)
-    sender.send(1, b"%PDF-1")
+    sender.send(1, b"no pic")
     reply = await anext(replies)
     assert reply.problem.startswith("frame: a PNG, JPEG, WebP, GIF or AVIF, got 6 bytes")
     assert not reply.labels
