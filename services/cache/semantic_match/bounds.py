@@ -17,7 +17,8 @@ from math import lgamma, log, log1p
 CONFIDENCE = 0.95  # of each bound separately
 _CERTAIN = -log(1 - CONFIDENCE)
 # The Beta mixture. Its mean is 1%, so bounds are tight there: 138 items without a hit show a share below 2.8%.
-_PRIOR = (1.0, 99.0)
+_A, _B = 1.0, 99.0
+_LOG_PRIOR = lgamma(_A) + lgamma(_B) - lgamma(_A + _B)  # the logarithm of its Beta function
 _STEPS = 45  # of the bisection, which never evaluates an end
 
 
@@ -47,13 +48,9 @@ def lower(hits: int, count: int) -> float:
 
 def _log_ratio(share: float, hits: int, count: int) -> float:
     """The logarithm of the sample's likelihood ratio: under the mixture, over that under `share`."""
-    misses, (a, b) = count - hits, _PRIOR
-    likelihood = hits * log(share) + misses * log1p(-share)
-    return _log_beta(a + hits, b + misses) - _log_beta(a, b) - likelihood
-
-
-def _log_beta(a: float, b: float) -> float:
-    return lgamma(a) + lgamma(b) - lgamma(a + b)
+    misses = count - hits
+    mixture = lgamma(_A + hits) + lgamma(_B + misses) - lgamma(_A + _B + count) - _LOG_PRIOR
+    return mixture - (hits * log(share) + misses * log1p(-share))
 
 
 def _bisect(holds: Callable[[float], bool], low: float, high: float) -> float:
