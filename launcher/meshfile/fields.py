@@ -48,13 +48,15 @@ def is_catalogued(text: str) -> bool:
 
 
 def credential_in(settings: Any) -> str:
-    """The first key, at any depth, whose name says that its value is a credential; empty: none."""
+    """The path of the first key, at any depth, whose name says that its value is a credential, such as `tools.key`;
+    empty: none."""
     if isinstance(settings, list):
         return next(filter(None, map(credential_in, settings)), "")
     if not isinstance(settings, dict):
         return ""
     own = (name for name, value in settings.items() if isinstance(value, str) and _CREDENTIAL.search(name))
-    return next(own, "") or next(filter(None, map(credential_in, settings.values())), "")
+    below = (f"{name}.{path}" for name, value in settings.items() if (path := credential_in(value)))
+    return next(own, "") or next(below, "")
 
 
 def _surroundings(info: ValidationInfo) -> Surroundings:

@@ -79,7 +79,8 @@ class WithSettings(Section):
             if instead := (words | dict(cls.elsewhere)).get(name.lower()):
                 raise ValueError(f"{name}: belongs into {instead}")
         if named := credential_in(settings):
-            raise ValueError(f"{named}: a credential must not be in the file")
+            variable = f"HEDGEROW_<SERVICE>_{named.replace('.', '__').upper()}"
+            raise ValueError(f"{named}: a credential must not be in the file; set the variable {variable}")
         return settings
 
 
@@ -224,7 +225,7 @@ class Model(WithSettings):
             if name in ("model", "base_url", "api_key"):
                 instead = {"model": "folder, hub or model", "base_url": "url", "api_key": "key_env or key_file"}[name]
                 raise ValueError(f"{name}: belongs into {instead}")
-        if named := credential_in(options):
+        if named := credential_in(options).rpartition(".")[2]:
             raise ValueError(f"{named}: a credential must not be in the file; see key_env and key_file")
         return options
 

@@ -137,11 +137,15 @@ def _problem(marked: Marked, error: Any) -> Problem:
 
 
 def _instead(path: Steps) -> str:
-    """The keys that there are where this one stands."""
-    known = list(_section(path[:-1]).model_fields)
+    """The keys that there are where this one stands, and where a setting of the service would stand."""
+    known, inside = list(_section(path[:-1]).model_fields), ".".join(map(str, path[:-1]))
     name = str(path[-1])
     near = [_MEANT[name]] if _MEANT.get(name) in known else get_close_matches(name, known, n=1)
-    return f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+    if near:
+        return f"did you mean {near[0]}?"
+    has_settings = "settings" in known or not inside
+    settings = f"; a setting of the service belongs into {inside or 'gateway'}.settings" if has_settings else ""
+    return f"there are {', '.join(known)}{settings}"
 
 
 def _section(path: Steps) -> type[BaseModel]:

@@ -98,7 +98,8 @@ class McpSource:
                     raise
             if not self._lost.is_set():
                 self._problem = "it cannot be reached"
-            _log.warning("tools of %s: no connection: %s", self._name, why or self._problem)
+            reason = f"{self._problem} ({why})" if why else self._problem
+            _log.warning("tools of %s: no connection: %s", self._name, reason)
             pause_s = _PAUSE_S if time.monotonic() - began > _LASTED_S else min(pause_s * 2, _LONGEST_PAUSE_S)
             await asyncio.sleep(pause_s)
 

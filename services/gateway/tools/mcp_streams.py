@@ -165,7 +165,7 @@ async def _counted(inner: AbstractAsyncContextManager[Streams], rate: _Rate, end
                     async for message in source:
                         rate.count()
                         await out.send(_typed(message))
-                    ended("it has ended")
+                    ended("it cannot be reached")
                 except _TooMuch as error:
                     ended(str(error))
 

@@ -27,6 +27,7 @@ from services.gateway.tools.source_client import CallOutcome, ResultCache, Sourc
 from services.runtime import strict_json
 from services.runtime.errors import InvalidInput
 
+SILENT_SOURCE = "a source that may have it has not listed its tools yet; source/name asks one source alone"
 _WITHIN_SHARE = 0.2  # of an answer's time, for lists that have to be waited for
 
 

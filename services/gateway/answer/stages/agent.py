@@ -30,7 +30,7 @@ from services.gateway.answer.stages.agent_step import AgentStep
 from services.gateway.answer.stages.stage import AnswerStage
 from services.gateway.answer.stages.tool_call import ToolRun
 from services.gateway.labels import Act, Degraded
-from services.gateway.tools.toolbox import RequestTools, canonical
+from services.gateway.tools.toolbox import SILENT_SOURCE, RequestTools, canonical
 from services.runtime import strict_json
 from services.runtime.deadline import Deadline
 from services.runtime.errors import ServiceError, TooLate
@@ -61,7 +61,7 @@ class AgentStage(AnswerStage):
             request_tools = context.request_tools
             if request_tools and request_tools.away:
                 context.mark_incomplete(Degraded.TOOLS_UNAVAILABLE)
-                ledger.decide(Act.TOOL_UNAVAILABLE, ", ".join(request_tools.away), "no connected source has listed it")
+                ledger.decide(Act.TOOL_UNAVAILABLE, ", ".join(request_tools.away), SILENT_SOURCE)
             if not (request_tools and request_tools.offered):
                 stage.outcome, stage.detail = pb.STAGE_OUTCOME_SKIPPED, "no tools to offer"
                 return None

@@ -19,7 +19,7 @@ from services.gateway.answer.stages import tool_call
 from services.gateway.answer.stages.stage import AnswerStage, Work
 from services.gateway.answer.stages.tool_call import ToolRun
 from services.gateway.labels import Act, Degraded
-from services.gateway.tools.toolbox import Beforehand, RequestTools
+from services.gateway.tools.toolbox import SILENT_SOURCE, Beforehand, RequestTools
 
 
 class ToolsStage(AnswerStage):
@@ -66,7 +66,7 @@ class ToolsStage(AnswerStage):
         context, most = self.context, request_tools.toolbox.settings.max_arguments_bytes
         if wanted.tool is None:
             context.mark_incomplete(Degraded.TOOLS_UNAVAILABLE)
-            context.ledger.decide(Act.TOOL_UNAVAILABLE, wanted.name, "no connected source has listed it")
+            context.ledger.decide(Act.TOOL_UNAVAILABLE, wanted.name, SILENT_SOURCE)
             return f"{wanted.name} could not be reached."
         arguments = wanted.with_question(context.inputs.asked.question)
         if wanted.arguments is None and (size := len(arguments.encode())) > most:

@@ -110,6 +110,16 @@ WRONG = [
     ("models: {a: x/y}\ncach: off", "2:1: cach: no such key; did you mean cache?"),
     ("models:\n  a: {hub: x/y, prices: {in: 1}}", "2:26: models.a.prices.in: no such key; there are input, output"),
     (
+        "models: {a: x/y}\ngateway: {tools: {}}",
+        "2:11: gateway.tools: no such key; there are address, http, workers, allow_anonymous, plaintext, settings; "
+        "a setting of the service belongs into gateway.settings",
+    ),
+    (
+        "models: {a: x/y}\ngateway: {settings: {tools: {sources: {time: {authorization: Bearer x}}}}}",
+        "2:21: gateway.settings: tools.sources.time.authorization: a credential must not be in the file; "
+        "set the variable HEDGEROW_<SERVICE>_TOOLS__SOURCES__TIME__AUTHORIZATION",
+    ),
+    (
         "models:\n  a:\n    hub: x/y\n    tier: quick",
         "4:11: models.a.tier: it must be 'fast', 'balanced' or 'quality', got 'quick'",
     ),
