@@ -14,6 +14,7 @@ from services.cache.encryption import Encryption, UnreadableEntry
 from services.cache.entries import Entry
 from services.cache.redis_scripts import (
     BEGIN,
+    BYTES,
     CHANGES,
     DELETE,
     DELETE_TENANT,
@@ -45,7 +46,8 @@ _PRUNED = 10  # tenants at a time
 _THINNED = 1_000  # entries at a time
 _STEP_BYTES = 1024 * 1024  # of entries that are decrypted in one step of the event loop: a millisecond
 _USED = 3 * 500  # keys, times and counts sent to Redis at a time
-_SHARE = 0.8  # of Redis' memory for the entries: the rest is for the stream, tombstones, and what else is there
+# The entries' share of Redis' memory: so much at most, and less where stored responses fill Redis, down to the least.
+_SHARE, _LEAST, _FULL = 0.8, 0.1, 0.95
 _OVERHEAD_BYTES = 2_048  # of an entry in Redis: its hash, and what finds it
 _SOON_MS = 60_000  # clocks differ a little: what ends in Redis so soon has ended
 _OPERATIONS = ("put", "delete", "delete_tenant")
@@ -187,8 +189,14 @@ class RedisEntries:
         return entries
 
     async def _measure(self, client: Redis) -> None:
+        """Learn how much room there is for the entries, beside what else is in Redis."""
         memory = await client.info("memory")
-        self.max_bytes = int(_SHARE * memory.get("maxmemory", 0))  # not every compatible service names it
+        if not (most := memory.get("maxmemory", 0)):  # not every compatible service names it
+            self.max_bytes = 0
+            return
+        held = await client.get(BYTES) or b""
+        others = memory["used_memory"] - (int(held) if held.isdigit() else 0)
+        self.max_bytes = int(max(_LEAST * most, min(_SHARE * most, _FULL * most - others)))
 
     def _script(self, change: Put | Tighten | Removal) -> tuple[str, tuple[object, ...]]:
         if isinstance(change, Tighten):

@@ -107,6 +107,24 @@ async def test_a_flood_of_one_tenant_leaves_what_another_has_in_redis_and_in_mem
         assert restarted.memory.overflowed
 
 
+async def test_entries_leave_what_else_is_in_redis_its_room_and_the_tenant_with_the_most_makes_it(
+    redis: RedisProcess, client: Any
+) -> None:
+    theirs = [identity(f"what is {number}", tenant="globex") for number in range(20)]
+    await client.config_set("maxmemory", "12mb")
+    await client.config_set("maxmemory-policy", "volatile-lru")
+    for number in range(5):  # as stored responses
+        await client.set(f"hedgerow:responses:{{acme}}:{number}", b"x" * 2**20, ex=600)
+    async with replica(redis.url) as one:
+        for question in theirs:
+            await one.keep(question, b"x" * 1_000)
+        for first in range(0, 1_000, 50):
+            flood = (identity(f"why is {number}") for number in range(first, first + 50))
+            await asyncio.gather(*(one.keep(question, b"x" * 10_000) for question in flood))
+        assert {question.key for question in theirs} <= (await kept(redis)).keys()
+    assert (await client.info("stats"))["evicted_keys"] == 0
+
+
 async def test_removed_entries_do_not_count_in_redis(redis: RedisProcess) -> None:
     async with replica(redis.url) as one:
         for question in (CAPITAL, OTHER, REWORDED, THEIRS, THEIRS):
