@@ -120,7 +120,7 @@ class Ledger:
         unused = max(0.0, planned.starts_ms / 1000 - started)
         left = min(self.remaining(), max(0.0, planned.ends_ms / 1000 - started))
         budget = min(planned.budget_ms / 1000 + unused, planned.stage.cap_ms / 1000, left)
-        return Running(name, budget, telemetry.start_span(name), started)
+        return Running(name, budget, telemetry.start_span(name, parent=self.span), started)
 
     @contextmanager
     def ending(self, running: Running) -> Iterator[Running]:

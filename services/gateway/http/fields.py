@@ -199,7 +199,8 @@ class Fields:
         return self._parts.setdefault(path, Fields(given, path))
 
     def _of(self, name: str, kind: type[T]) -> T | None:
-        given = self.raw(name)
+        self._read.add(name)
+        given = self._given.get(name)
         if given is None or isinstance(given, kind):
             return given
         raise self.wrong(name, _NAMES[kind])

@@ -285,7 +285,7 @@ def _final(message: pb.GenerateResponse) -> pb.Final | None:
 
 
 def _has_text(message: pb.GenerateResponse) -> bool:
-    return any(event.WhichOneof("kind") in _TEXTS for event in message.events)
+    return not _TEXTS.isdisjoint([event.WhichOneof("kind") for event in message.events])
 
 
 def _deadline(order: RequestOptions, headers: Mapping[str, str]) -> Deadline:
