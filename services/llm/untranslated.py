@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from services.llm.dialects import counterparts
+from services.llm.dialects import counterparts, documents
 from services.llm.engine import Feature, Model, Original, Request, Sampling
 from services.runtime.errors import InvalidInput, shorten
 
@@ -118,8 +118,16 @@ def check(original: Original | None, model: Model) -> None:
     for place, matters in unknown(original, model):
         if original and matters:
             given = original.untranslated[place]
-            instead = _INSTEAD if _REFERENCE in given else _OMIT if _TUNES.fullmatch(place) else ""
-            raise InvalidInput(place, f"no such field of model {model.name}{instead}", shorten(given))
+            raise InvalidInput(place, _limit(original, place, given, model), shorten(given))
+
+
+def _limit(original: Original, place: str, given: str, model: Model) -> str:
+    if place in original.documents:
+        if documents.is_picture(given) and Feature.IMAGES not in model.features:
+            return f"no picture: model {model.name} takes none (`sees` in the mesh file)"
+        return f"no such field of model {model.name}, whose API has no counterpart"
+    instead = _INSTEAD if _REFERENCE in given else _OMIT if _TUNES.fullmatch(place) else ""
+    return f"no such field of model {model.name}{instead}"
 
 
 def unknown(original: Original | None, model: Model) -> Iterator[tuple[str, bool]]:

@@ -52,13 +52,18 @@ class _Document:
 def takes(original: Original, place: str, given: str, api: str, *, sees: bool) -> bool:
     """Whether the field at `place`, whose JSON is `given`, is a document or a picture of a message that models of `api`
     get. `sees`: whether the model takes pictures."""
-    if place not in original.documents or (not sees and json.loads(given).get("type") in _PICTURES):
+    if place not in original.documents or (not sees and is_picture(given)):
         return False
     try:
         translated(place, given, api)
     except InvalidInput:
         return False
     return True
+
+
+def is_picture(given: str) -> bool:
+    """Whether a part, whose JSON is `given`, is a picture in any API's words."""
+    return json.loads(given).get("type") in _PICTURES
 
 
 def picture_data(given: str) -> bytes:

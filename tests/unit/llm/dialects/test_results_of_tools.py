@@ -181,6 +181,7 @@ async def test_a_model_without_vision_refuses_the_picture_by_its_place(api: str,
     with pytest.raises(InvalidInput) as refused:
         await posted(target, read(api, said(api, [PARTS[api][kind]])), "top_k")
     assert refused.value.metadata["field"] == places[api]
+    assert "no picture: model big takes none (`sees` in the mesh file)" in str(refused.value)
 
 
 @pytest.mark.parametrize(("content", "text"), [([], ""), ("", ""), ("Done.", "Done."), (None, "")])
