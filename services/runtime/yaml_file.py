@@ -12,8 +12,8 @@ _MERGE = "tag:yaml.org,2002:merge"
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a whole number that is too long for a message about it, and a key that stands twice, where PyYAML takes
-    the last one without a word."""
+    """Refuses duplicate keys, of which PyYAML silently takes the last, and whole numbers with more digits than `str`
+    converts."""
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)

@@ -1,12 +1,11 @@
-"""Several processes of one service on the same ports: a parent, and workers that the kernel shares
-connections out to (SO_REUSEPORT). A connection stays with the worker it came to, and so do all calls on it.
+"""Several processes of one service on the same ports: a parent, and workers among which the kernel shares
+connections (SO_REUSEPORT). A connection, with all its calls, stays with its worker.
 
-The parent has the ports before any worker, and for as long as it lives: so a port may be chosen by the kernel, and a
-second service on the same port is still refused. A worker that dies is started again, after a pause that
-grows while it keeps dying; the others do not notice. A worker is a process of one service (`together.py`), which gets
-orders from its parent as the parent gets them from `hedgerow up`: with new settings each worker exchanges its service
-as it runs, and with another number of workers the additional ones start or stop, so no call is refused. Workers end
-with their parent, however it ends.
+The parent binds the ports before any worker, until it ends: so the kernel may choose a port, and a second service on
+the same port is refused. A worker that dies is started again, after a pause that grows while it keeps dying; the others
+do not notice. A worker is a process of one service (`together.py`), which gets orders from its parent as the parent
+gets them from `hedgerow up`: with new settings each worker exchanges its service as it runs, and with another number of
+workers the additional ones start or stop, so no call is refused. Workers end with their parent, however it ends.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from services.runtime.process.config import ServiceSettings
 from services.runtime.process.ports import Claims, PortTaken
 
 Settings = TypeVar("Settings", bound=ServiceSettings)
-SLACK_S = 4.0  # beyond the grace: for what is taken apart after the last call
+SLACK_S = 4.0  # beyond the grace, for the shutdown after the last call
 _COMMAND = (sys.executable, "-m", "services.runtime.process")
 _BAD_SETTINGS = 2  # the exit code of a process that cannot use its settings
 _STOPPED_ON_REQUEST = (0, -signal.SIGTERM)  # the latter where it had no handler yet
@@ -97,15 +96,15 @@ def _with_port(address: str, port: int) -> str:
 
 
 @dataclass(eq=False)
-class _Kept:
-    """A worker that is kept running, whichever process it has now."""
+class _SupervisedWorker:
+    """A worker that is started again when its process ends."""
 
     number: int
     serving: asyncio.Event = field(default_factory=asyncio.Event)
     stop: asyncio.Event = field(default_factory=asyncio.Event)
-    orders: Orders | None = None  # to the process that it has now
+    orders: Orders | None = None  # to its present process
     task: asyncio.Task[int] | None = None
-    error: str = ""  # with which its first process did not come to serve
+    error: str = ""  # with which its first process ended before it served
     _settled: asyncio.Event = field(default_factory=asyncio.Event)
 
     def settle(self, error: str = "") -> None:
@@ -115,7 +114,7 @@ class _Kept:
             self._settled.set()
 
     async def settled(self) -> str:
-        """The error with which its first process did not come to serve; empty where it did."""
+        """The error with which its first process ended before it served; empty if it has served."""
         await self._settled.wait()
         return self.error
 
@@ -127,35 +126,35 @@ class Workers:
     def __init__(self, given: Mapping[str, Any], settings: ServiceSettings, claims: Claims):
         self._given, self._settings, self._claims = given, settings, claims
         self.stop = asyncio.Event()
-        self._kept = {number: _Kept(number) for number in range(1, settings.processes + 1)}
+        self._workers = {number: _SupervisedWorker(number) for number in range(1, settings.processes + 1)}
         self._group = asyncio.TaskGroup()
 
     async def run(self) -> int:
-        """Until all are to stop. 0 when all workers ended well."""
+        """Run the workers until `stop` is set. Returns the exit code: 0 if all workers ended well."""
         ports = self._claims.ports(self._settings)
-        _log.info("%d workers on port %s", len(self._kept), " and ".join(map(str, ports)))
+        _log.info("%d workers on port %s", len(self._workers), " and ".join(map(str, ports)))
         async with self._group:
-            for each in self._kept.values():
+            for each in self._workers.values():
                 self._start(each)
             await self.stop.wait()
-            for each in self._kept.values():
+            for each in self._workers.values():
                 each.stop.set()
-        return max(each.task.result() for each in self._kept.values() if each.task)
+        return max(each.task.result() for each in self._workers.values() if each.task)
 
     async def started(self) -> None:
-        """Return when all workers serve. Raises ValueError where the first process of one has ended before."""
-        for each in tuple(self._kept.values()):
+        """Return when all workers serve. Raises ValueError if the first process of a worker has ended before."""
+        for each in tuple(self._workers.values()):
             if error := await each.settled():
                 raise ValueError(error)
 
     async def bring(self, given: Mapping[str, Any], settings: ServiceSettings) -> None:
-        """Have as many workers as `settings` say serve what is `given`. One tries it first, then the others do, then
-        additional ones start, and those too many stop: where one refuses, all serve what they did before. Raises
+        """Exchange the service: as many workers as `settings` say serve what is `given`. One worker tries it first,
+        then the others, then additional ones start, and surplus ones stop. If one refuses, all serve as before. Raises
         ValueError."""
         before = self._given, self._settings
         self._given, self._settings = given, settings
-        stay = [each for each in self._kept.values() if each.number <= settings.processes]
-        changed, more = list[_Kept](), list[_Kept]()
+        stay = [each for each in self._workers.values() if each.number <= settings.processes]
+        changed, more = list[_SupervisedWorker](), list[_SupervisedWorker]()
         try:
             first, *others = [each for each in stay if each.serving.is_set()] or stay[:1]
             _raise(await self._order(first))
@@ -163,9 +162,9 @@ class Workers:
             errors = await asyncio.gather(*(self._order(each, ended="") for each in others))
             changed += [each for each, refused in zip(others, errors, strict=True) if not refused]
             _raise(*errors)  # one of the others that has ended is started again
-            more += [_Kept(number) for number in range(len(self._kept) + 1, settings.processes + 1)]
+            more += [_SupervisedWorker(number) for number in range(len(self._workers) + 1, settings.processes + 1)]
             for each in more:
-                self._kept[each.number] = each
+                self._workers[each.number] = each
                 self._start(each)
             _raise(*[await each.settled() for each in more])
         except ValueError:
@@ -176,64 +175,64 @@ class Workers:
             raise
         for each in stay:
             await each.serving.wait()
-        await self._end([each for each in self._kept.values() if each.number > settings.processes])
+        await self._end([each for each in self._workers.values() if each.number > settings.processes])
 
-    def _start(self, kept: _Kept) -> None:
-        kept.task = self._group.create_task(self._keep(kept))
+    def _start(self, worker: _SupervisedWorker) -> None:
+        worker.task = self._group.create_task(self._keep(worker))
 
-    async def _end(self, several: Sequence[_Kept]) -> None:
+    async def _end(self, several: Sequence[_SupervisedWorker]) -> None:
         """Stop these workers, and return when they have ended."""
         for each in several:
             each.stop.set()
         for each in several:
             if each.task:
                 await asyncio.wait({each.task})
-            del self._kept[each.number]
+            del self._workers[each.number]
 
-    async def _order(self, kept: _Kept, ended: str = "it has ended") -> str:
-        """The error with which a worker answers the order, or that it has `ended`; empty once it serves."""
+    async def _order(self, worker: _SupervisedWorker, ended: str = "it has ended") -> str:
+        """Give a worker the present order. Returns its error, or `ended` without a process; empty once it serves."""
         ports = self._claims.ports(self._settings)
         error = ended
         with suppress(OSError):  # it has closed its end
-            if kept.orders:
-                error = await kept.orders.give([self._given], worker=(kept.number, ports))
-        return error and f"worker {kept.number}: {error}"
+            if worker.orders:
+                error = await worker.orders.give([self._given], worker=(worker.number, ports))
+        return error and f"worker {worker.number}: {error}"
 
-    async def _keep(self, kept: _Kept) -> int:
-        """Run a worker, again and again, until it is to stop. 0 when the last process ended well."""
+    async def _keep(self, worker: _SupervisedWorker) -> int:
+        """Run a worker's processes, one after the other, until it must stop. Returns 0 if the last one ended well."""
         pauses, first = Pauses(), True
-        while not kept.stop.is_set():
+        while not worker.stop.is_set():
             began = time.monotonic()
             try:
-                code = await self._run_once(kept)
-            except OSError as error:  # this machine has no process more, or no memory: later it may
-                _log.error("worker %d cannot be started: %s", kept.number, error)
+                code = await self._run_once(worker)
+            except OSError as error:  # no further process or memory on this machine, for now
+                _log.error("worker %d cannot be started: %s", worker.number, error)
                 code = 1
-            kept.settle(f"ended with exit code {code}")
-            if kept.stop.is_set():
+            worker.settle(f"ended with exit code {code}")
+            if worker.stop.is_set():
                 return 0 if code in _STOPPED_ON_REQUEST else 1
             if code == _BAD_SETTINGS and first and not self._one_serves():
                 self.stop.set()  # the others have the same settings, and a new start would fail again
                 return code
             pause_s = pauses.after(time.monotonic() - began)
-            _log.warning("worker %d ended with exit code %d, again in %g s", kept.number, code, pause_s)
-            kept.serving.clear()
+            _log.warning("worker %d ended with exit code %d, again in %g s", worker.number, code, pause_s)
+            worker.serving.clear()
             first = False
             with suppress(TimeoutError):
-                await asyncio.wait_for(kept.stop.wait(), pause_s)
+                await asyncio.wait_for(worker.stop.wait(), pause_s)
         return 0
 
     def _one_serves(self) -> bool:
-        return any(each.serving.is_set() for each in self._kept.values())
+        return any(each.serving.is_set() for each in self._workers.values())
 
-    async def _run_once(self, kept: _Kept) -> int:
-        """The exit code of one process, which stops when the worker is to."""
-        kept.orders = orders = Orders()
+    async def _run_once(self, worker: _SupervisedWorker) -> int:
+        """Run one process of a worker, until it ends or the worker must stop. Returns its exit code."""
+        worker.orders = orders = Orders()
         with orders.far_end() as given:
             process = _process(given)
-        _log.info("worker %d is process %d", kept.number, process.pid)
-        serving = asyncio.create_task(self._serve(kept))
-        ended, stop = asyncio.create_task(_ended(process)), asyncio.create_task(kept.stop.wait())
+        _log.info("worker %d is process %d", worker.number, process.pid)
+        serving = asyncio.create_task(self._serve(worker))
+        ended, stop = asyncio.create_task(_ended(process)), asyncio.create_task(worker.stop.wait())
         await asyncio.wait({ended, stop}, return_when=asyncio.FIRST_COMPLETED)
         stop.cancel()
         serving.cancel()
@@ -241,20 +240,20 @@ class Workers:
             process.terminate()
             await asyncio.wait({ended}, timeout=self._settings.grace_ms / 1000 + SLACK_S)
         if not ended.done():
-            _log.error("worker %d did not stop in time: killed", kept.number)
+            _log.error("worker %d did not stop in time: killed", worker.number)
             process.kill()
         return await ended
 
-    async def _serve(self, kept: _Kept) -> None:
-        """Give a process its first order, and what has been ordered meanwhile."""
+    async def _serve(self, worker: _SupervisedWorker) -> None:
+        """Give a process its first order, and again if the order has changed meanwhile."""
         given: Mapping[str, Any] | None = None
         while given is not self._given:
             given = self._given
-            if error := await self._order(kept):
+            if error := await self._order(worker):
                 _log.error("%s", error)
                 return
-        kept.serving.set()
-        kept.settle()
+        worker.serving.set()
+        worker.settle()
 
 
 def _process(given: int) -> subprocess.Popen[bytes]:

@@ -10,7 +10,7 @@ import pytest
 from services.gateway.config import GatewaySettings
 from services.runtime.process.ports import Claims, PortTaken, claim
 from services.runtime.process.server import server_options
-from services.runtime.process.workers import Worker, Workers, _Kept
+from services.runtime.process.workers import Worker, Workers, _SupervisedWorker
 from tests.clock import on_paused_loop
 
 
@@ -58,7 +58,7 @@ def test_a_worker_that_cannot_be_started_for_a_while_is_tried_again_and_ends_no_
     starts = list[int]()
 
     class Failing(Workers):
-        async def _run_once(self, kept: _Kept) -> int:
+        async def _run_once(self, kept: _SupervisedWorker) -> int:
             starts.append(kept.number)
             if len(starts) < 3:
                 raise BlockingIOError(11, "Resource temporarily unavailable")  # no process more for this user
@@ -66,7 +66,7 @@ def test_a_worker_that_cannot_be_started_for_a_while_is_tried_again_and_ends_no_
             return 0
 
     workers = of_two(Failing)
-    assert on_paused_loop(workers._keep(workers._kept[1])) == 0
+    assert on_paused_loop(workers._keep(workers._workers[1])) == 0
     assert len(starts) == 3
 
 
@@ -74,7 +74,7 @@ def test_a_worker_that_has_served_and_cannot_start_again_ends_no_other() -> None
     starts = list[int]()
 
     class Failing(Workers):
-        async def _run_once(self, kept: _Kept) -> int:
+        async def _run_once(self, kept: _SupervisedWorker) -> int:
             starts.append(kept.number)
             if len(starts) == 1:
                 kept.serving.set()
@@ -85,7 +85,7 @@ def test_a_worker_that_has_served_and_cannot_start_again_ends_no_other() -> None
             return 0
 
     workers = of_two(Failing)
-    assert on_paused_loop(workers._keep(workers._kept[1])) == 0
+    assert on_paused_loop(workers._keep(workers._workers[1])) == 0
     assert len(starts) == 4
     assert not workers.stop.is_set()
 
@@ -111,7 +111,7 @@ class _Scripted(Workers):
         super().__init__(*args)
         self.broken = set[int]()
 
-    async def _run_once(self, kept: _Kept) -> int:
+    async def _run_once(self, kept: _SupervisedWorker) -> int:
         if kept.number in self.broken:
             return 1
         kept.orders = _Answers("", "", "")  # type: ignore[assignment]
@@ -123,7 +123,7 @@ class _Scripted(Workers):
 def serving(first: _Answers, second: _Answers) -> Workers:
     """Two that serve, and answer their next orders by these."""
     workers = of_two(_Scripted)
-    for kept, orders in zip(workers._kept.values(), (first, second), strict=True):
+    for kept, orders in zip(workers._workers.values(), (first, second), strict=True):
         kept.orders = orders  # type: ignore[assignment]
         kept.serving.set()
     return workers
@@ -150,7 +150,7 @@ async def test_an_order_that_one_worker_does_not_come_to_serve_leaves_the_others
     with pytest.raises(ValueError, match=f"worker 1: {error}"):
         await bring(workers)
     assert second.given == []
-    await workers._serve(workers._kept[1])
+    await workers._serve(workers._workers[1])
     assert first.given == [("new", 1), ("old", 1)], "a worker that starts again serves as before"
 
 
@@ -171,7 +171,7 @@ async def test_a_later_worker_that_ends_during_an_order_does_not_refuse_it() -> 
 async def test_a_worker_that_starts_during_an_order_gets_both() -> None:
     second = _Answers("", "")
     workers = serving(_Answers(""), second)
-    late = workers._kept[2]
+    late = workers._workers[2]
     late.serving.clear()
     bringing = asyncio.create_task(bring(workers))
     starting = asyncio.create_task(workers._serve(late))  # begins with the old settings or the new ones
@@ -195,18 +195,18 @@ async def running() -> AsyncIterator[_Scripted]:
 async def test_additional_workers_serve_before_an_order_for_more_of_them_is_in_force() -> None:
     async with running() as workers:
         await bring(workers, 4)
-        assert [each.number for each in workers._kept.values() if each.serving.is_set()] == [1, 2, 3, 4]
+        assert [each.number for each in workers._workers.values() if each.serving.is_set()] == [1, 2, 3, 4]
 
 
 async def test_workers_that_are_too_many_have_ended_when_an_order_for_fewer_is_in_force() -> None:
     async with running() as workers:
-        second = workers._kept[2].task
+        second = workers._workers[2].task
         await bring(workers, 1)
         assert second
         assert second.result() == 0
-        assert list(workers._kept) == [1]
+        assert list(workers._workers) == [1]
         await bring(workers, 2)
-        assert workers._kept[2].serving.is_set(), "the number is free again"
+        assert workers._workers[2].serving.is_set(), "the number is free again"
 
 
 async def test_an_additional_worker_that_does_not_come_to_serve_leaves_all_as_they_were() -> None:
@@ -214,8 +214,8 @@ async def test_an_additional_worker_that_does_not_come_to_serve_leaves_all_as_th
         workers.broken.add(4)
         with pytest.raises(ValueError, match="worker 4: ended with exit code 1"):
             await bring(workers, 4)
-        assert list(workers._kept) == [1, 2]
-        first = workers._kept[1].orders
+        assert list(workers._workers) == [1, 2]
+        first = workers._workers[1].orders
         assert isinstance(first, _Answers)
         assert first.given == [("old", 1), ("new", 1), ("old", 1)]
 
