@@ -10,6 +10,7 @@ import pytest
 
 from docs.settings import settings, settings_classes, tables
 from hedgerow.channel import PING_TIMEOUT_VARIABLE
+from services.gateway.settings.tools import ToolSourceSettings
 
 REPOSITORY = Path(__file__).parents[2]
 DOCUMENTS = [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")]
@@ -59,12 +60,16 @@ def test_make_targets_exist(document: Path) -> None:
     assert set(named) <= targets
 
 
+_SOURCE = "HEDGEROW_GATEWAY_TOOLS__SOURCES__TIME__"  # of the source that the page of tools has as its example
+
+
 @cache
 def variables() -> set[str]:
     """The names of settings that a document may use."""
     known = {setting.variable for cls in settings_classes() for setting in settings(cls)}
     known |= {setting.variable for _, rows in tables() for setting in rows}  # with `<SERVICE>` and `<PROVIDER>`
     known |= {name.partition("__")[0] for name in known}  # a group of settings, as JSON
+    known |= {f"{_SOURCE}{field.upper()}" for field in ToolSourceSettings.model_fields}
     known |= {"HEDGEROW_<SERVICE>_CONFIG", PING_TIMEOUT_VARIABLE}
     return known | {name for path in COMMANDS for name in re.findall(r"\"(HEDGEROW_[A-Z0-9_]+)\"", path.read_text())}
 
