@@ -81,7 +81,9 @@ def of_file(file: Path, state_dir: Path, console: Console, host: str, *, share: 
 
         planned = asyncio.run(plan(file, state_dir, share=share))
         refuse_missing(str(file), planned.file)
-        if _pull(missing_models(planned.file), planned.specs, console):
+        missing = missing_models(planned.file)
+    if _pull(missing, planned.specs, console):
+        with checked():
             planned = asyncio.run(plan(file, state_dir, share=share))  # what a model says of itself counts
 
     def meanwhile(mesh: Mesh, console: Console) -> Awaitable[object]:

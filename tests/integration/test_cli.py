@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -161,16 +161,38 @@ async def test_status_fails_when_a_service_does_not_serve(tmp_path: Path) -> Non
     assert json.loads(out) == {"services": [cache], "models": []}
 
 
-async def test_up_names_a_busy_port_and_how_to_choose_others_before_it_pulls_models(tmp_path: Path) -> None:
-    port = ports_in_a_row(7)
+@pytest.fixture
+def no_models(tmp_path: Path) -> dict[str, str]:
+    """The environment of a machine that has no model, and reaches none."""
     nothing = {"HEDGEROW_MODELS_CACHE": str(tmp_path / "models"), "HF_ENDPOINT": "http://127.0.0.1:1"}
-    no_index = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), "PIP_CONFIG_FILE": os.devnull}
-    with socket.create_server(("127.0.0.1", port)):
-        up = ("up", "--demo", "--base-port", str(port), "--state-dir", str(tmp_path))
-        code, _, err = await run(*up, **nothing, **no_index)
+    return {**nothing, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), "PIP_CONFIG_FILE": os.devnull}
+
+
+@pytest.fixture
+def busy() -> Iterator[int]:
+    """A port that another process has."""
+    with socket.create_server(("127.0.0.1", port := ports_in_a_row(7))):
+        yield port
+
+
+async def test_up_names_a_busy_port_and_how_to_choose_others_before_it_pulls_models(
+    tmp_path: Path, no_models: dict[str, str], busy: int
+) -> None:
+    up = ("up", "--demo", "--base-port", str(busy), "--state-dir", str(tmp_path))
+    code, _, err = await run(*up, **no_models)
     assert code == 1
     assert err == (
-        f"hedgerow: port {port}, which gateway needs, is in use; "
-        f"choose others, for example: hedgerow up --demo --base-port {port + 1000}\n"
+        f"hedgerow: port {busy}, which gateway needs, is in use; "
+        f"choose others, for example: hedgerow up --demo --base-port {busy + 1000}\n"
     )
     assert not (tmp_path / "running.json").exists()
+
+
+async def test_a_busy_port_of_a_mesh_file_is_named_before_its_models_are_pulled(
+    tmp_path: Path, no_models: dict[str, str], busy: int
+) -> None:
+    file = tmp_path / "mesh.yaml"
+    file.write_text(f"models: {{small: smollm2-135m-int8}}\ngateway: {{address: {busy}}}\n")
+    code, _, err = await run("up", str(file), "--state-dir", str(tmp_path / "state"), **no_models)
+    assert code == 1
+    assert err.startswith(f"hedgerow: port {busy}, which gateway needs, is in use; choose others in {file}: ")
