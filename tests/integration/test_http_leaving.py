@@ -21,6 +21,8 @@ from tests.waiting import until
 PATH = "/v1/chat/completions"
 WAIT_S = 20
 LEFT = 'hedgerow_http_seconds_count{route="/v1/chat/completions",status="499"}'
+# A model may be silent for longer than the default on a busy machine.
+PATIENT = {"x_hedgerow_budget_ms": "60000", "x_hedgerow_silence_ms": "60000"}
 
 
 async def metric(gateway: HttpGateway, name: str) -> float:
@@ -127,7 +129,7 @@ async def test_a_client_that_reads_nothing_is_cut_off(start: Start, llm: Scripte
     connection.setblocking(False)
     with connection:
         await asyncio.get_running_loop().sock_connect(connection, ("127.0.0.1", gateway.port))
-        await asyncio.get_running_loop().sock_sendall(connection, post(PATH, {**QUESTION, "stream": True}))
+        await asyncio.get_running_loop().sock_sendall(connection, post(PATH, {**QUESTION, "stream": True}, **PATIENT))
         await until(lambda: metric(gateway, LEFT))
 
 
@@ -144,10 +146,9 @@ async def test_a_stopping_gateway_is_unready_and_finishes_answers_in_flight(star
     gateway = await start_http_gateway(start, llm, lame_duck_ms="6000", grace_ms="20000")
     hold = Hold()
     llm.script = [*words("Par"), hold, *words("is"), end()]
-    # The model is silent until the gateway takes no more: longer than a model may be by default on a busy machine.
-    patient = {"x_hedgerow_budget_ms": "60000", "x_hedgerow_silence_ms": "60000"}
+    # The model is silent until the gateway takes no more.
     async with raw(gateway) as (reader, writer), httpx.AsyncClient(base_url=gateway.url, timeout=20) as http:
-        writer.write(post(PATH, {**QUESTION, "stream": True}, **patient))
+        writer.write(post(PATH, {**QUESTION, "stream": True}, **PATIENT))
         await reader.readuntil(b"Par")
         assert (await http.get("/health")).status_code == 200
         gateway.process.signal(signal.SIGTERM)
