@@ -62,8 +62,12 @@ def document(type: str = "base64", **said: Any) -> dict[str, Any]:
 
 def read(api: str, *parts: dict[str, Any]) -> pb.GenerateRequest:
     """The request that the gateway reads of a question with these parts."""
-    turn = [{"role": "user", "content": list(parts)}]
-    body = {"model": "m", "max_tokens": 9, ("input" if api == "responses" else "messages"): turn}
+    return read_turns(api, [{"role": "user", "content": list(parts)}])
+
+
+def read_turns(api: str, turns: list[dict[str, Any]]) -> pb.GenerateRequest:
+    """The request that the gateway reads of a conversation."""
+    body = {"model": "m", "max_tokens": 9, ("input" if api == "responses" else "messages"): turns}
     given, (reader, number) = Fields(body), READ[api]
     request: pb.GenerateRequest = reader(given, {}, {"m"}).request
     request.original.CopyFrom(original(number, json.dumps(body).encode(), given, {}))

@@ -10,9 +10,6 @@ from typing import Any
 import pytest
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission.messages import check, flatten
-from services.gateway.http.dialects.original import original
-from services.gateway.http.fields import Fields
 from services.llm.dialects.openai_request import to_messages
 from services.llm.engine import Message, Original, Part, ToolCall
 from services.llm.providers.engine import ProviderEngine
@@ -22,7 +19,7 @@ from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput
 from tests.recorded_response import RESPONSE
 from tests.unit.llm.dialects.responses import makers, sent
-from tests.unit.llm.dialects.test_documents import DATA, PDF, PNG, READ, for_engine
+from tests.unit.llm.dialects.test_documents import DATA, PDF, PNG, for_engine, read_turns
 from tests.unit.llm.providers.messages_api import ended, engine, maker_s, provider, text
 from tests.unit.llm.providers.simulated_provider import SimulatedProvider
 
@@ -83,17 +80,6 @@ def user(content: Any = "Look.") -> dict[str, Any]:
     return {"role": "user", "content": content}
 
 
-def read(api: str, turns: list[dict[str, Any]]) -> pb.GenerateRequest:
-    """The request that the gateway reads of a conversation."""
-    body = {"model": "m", "max_tokens": 9, ("input" if api == "responses" else "messages"): turns}
-    given, (reader, number) = Fields(body), READ[api]
-    request: pb.GenerateRequest = reader(given, {}, {"m"}).request
-    request.original.CopyFrom(original(number, json.dumps(body).encode(), given, {}))
-    check(request, 10)
-    flatten(request)
-    return request
-
-
 async def posted(target: str, request: pb.GenerateRequest, *features: str) -> list[Any]:
     """The conversation that a provider of this API gets, of the shape that its own client has."""
     model: ProviderEngine
@@ -126,7 +112,7 @@ def results(target: str, conversation: list[Any]) -> list[Any]:
 @pytest.mark.parametrize(("api", "target"), [pair for pair in PAIRS if pair[1] != "chat"])
 async def test_the_result_of_a_tool_keeps_what_it_shows(api: str, target: str, kind: str) -> None:
     words, part = {"type": TEXT[api], "text": "Words. "}, PARTS[api][kind]
-    conversation = await posted(target, read(api, said(api, [words, part, words, part], [part, part])))
+    conversation = await posted(target, read_turns(api, said(api, [words, part, words, part], [part, part])))
     words, part = {"type": TEXT[target], "text": "Words. "}, PARTS[target][kind]
     assert results(target, conversation) == [[words, part, words, part], [part, part]]
 
@@ -137,7 +123,7 @@ async def test_chat_completions_have_what_tools_show_in_the_users_message_behind
     api: str, kind: str
 ) -> None:
     before, part = {"type": TEXT[api], "text": "Before:"}, PARTS[api][kind]
-    conversation = await posted("chat", read(api, said(api, [before, part, part], [part])))
+    conversation = await posted("chat", read_turns(api, said(api, [before, part, part], [part])))
     names = [f"[attachment {number} of the tool results]" for number in (1, 2, 3)]
     assert [(each["role"], each["tool_call_id"], each["content"]) for each in conversation[2:4]] == [
         ("tool", "call_0", f"Before:\n{names[0]}\n{names[1]}"),
@@ -150,7 +136,7 @@ async def test_chat_completions_have_what_tools_show_in_the_users_message_behind
 @pytest.mark.parametrize("api", ["messages", "responses"])
 async def test_what_the_user_says_after_the_results_follows_what_they_show_in_one_message(api: str) -> None:
     """Many templates accept no two turns of one role."""
-    conversation = await posted("chat", read(api, said(api, [PARTS[api]["picture"]], after="And now?")))
+    conversation = await posted("chat", read_turns(api, said(api, [PARTS[api]["picture"]], after="And now?")))
     assert [each["role"] for each in conversation] == ["user", "assistant", "tool", "user"]
     assert [part["type"] for part in conversation[-1]["content"]] == ["text", "image_url", "text"]
     assert conversation[-1]["content"][-1]["text"] == "And now?"
@@ -159,14 +145,14 @@ async def test_what_the_user_says_after_the_results_follows_what_they_show_in_on
 async def test_a_turn_of_the_assistant_stands_behind_what_the_results_before_it_show() -> None:
     turns = said("messages", [PARTS["messages"]["picture"]])
     turns += [{"role": "assistant", "content": "A cat."}, user("Sure?")]
-    conversation = await posted("chat", read("messages", turns))
+    conversation = await posted("chat", read_turns("messages", turns))
     assert [each["role"] for each in conversation] == ["user", "assistant", "tool", "user", "assistant", "user"]
 
 
 async def test_an_error_of_a_tool_keeps_its_screenshot() -> None:
     turns = said("messages", [{"type": "text", "text": "It broke."}, PARTS["messages"]["picture"]])
     turns[-1]["content"][0]["is_error"] = True
-    (content,) = results("responses", await posted("responses", read("messages", turns)))
+    (content,) = results("responses", await posted("responses", read_turns("messages", turns)))
     assert content == [{"type": "input_text", "text": "Error: It broke."}, PARTS["responses"]["picture"]]
 
 
@@ -179,29 +165,29 @@ async def test_a_model_without_vision_refuses_the_picture_by_its_place(api: str,
         "chat": "messages[2].content[0]",
     }
     with pytest.raises(InvalidInput) as refused:
-        await posted(target, read(api, said(api, [PARTS[api][kind]])), "top_k")
+        await posted(target, read_turns(api, said(api, [PARTS[api][kind]])), "top_k")
     assert refused.value.metadata["field"] == places[api]
     assert "no picture: model big takes none (`sees` in the mesh file)" in str(refused.value)
 
 
 @pytest.mark.parametrize(("content", "text"), [([], ""), ("", ""), ("Done.", "Done."), (None, "")])
 async def test_a_result_may_be_empty(content: Any, text: str) -> None:
-    conversation = await posted("responses", read("messages", said("messages", content)))
+    conversation = await posted("responses", read_turns("messages", said("messages", content)))
     assert results("responses", conversation) == [text]
 
 
 @pytest.mark.parametrize(("api", "target"), PAIRS)
 async def test_a_picture_by_url_in_a_question_passes_to_every_api(api: str, target: str) -> None:
     words = {"type": TEXT[api], "text": "What is it?"}
-    (turn,) = await posted(target, read(api, [user([PARTS[api]["url"], words])]))
+    (turn,) = await posted(target, read_turns(api, [user([PARTS[api]["url"], words])]))
     assert turn["content"] == [PARTS[target]["url"], {"type": TEXT[target], "text": "What is it?"}]
-    (turn,) = await posted(target, read(api, [user([PARTS[api]["url"]])]))
+    (turn,) = await posted(target, read_turns(api, [user([PARTS[api]["url"]])]))
     assert turn["content"] == [PARTS[target]["url"]]
 
 
 async def test_how_closely_to_look_is_said_between_openais_apis() -> None:
     part = {"type": "image_url", "image_url": {"url": URL, "detail": "low"}}
-    (turn,) = await posted("responses", read("chat", [user([part])]))
+    (turn,) = await posted("responses", read_turns("chat", [user([part])]))
     assert turn["content"] == [{"type": "input_image", "image_url": URL, "detail": "low"}]
 
 
@@ -218,13 +204,13 @@ async def test_how_closely_to_look_is_said_between_openais_apis() -> None:
 async def test_what_no_other_api_has_is_refused_by_its_place(api: str, part: dict[str, Any]) -> None:
     place = "input[2].output[0]" if api == "responses" else "messages[2].content[0].content[0]"
     with pytest.raises(InvalidInput) as refused:
-        await posted("chat", read(api, said(api, [part])))
+        await posted("chat", read_turns(api, said(api, [part])))
     assert refused.value.metadata["field"] == place
 
 
 @pytest.mark.parametrize(("api", "target"), [("messages", "messages"), ("responses", "responses")])
 async def test_a_conversation_that_the_gateway_has_changed_keeps_what_tools_show(api: str, target: str) -> None:
-    request = read(api, said(api, [PARTS[api]["picture"]]))
+    request = read_turns(api, said(api, [PARTS[api]["picture"]]))
     request.original.body = b'{"max_tokens": 9}'
     assert results(target, await posted(target, request)) == [[PARTS[api]["picture"]]]
 
