@@ -33,7 +33,7 @@ FILES: list[tuple[str, str, type[BaseModel]]] = [
     ("guard", "acme.guard", GuardSettings),
     ("mesh", "", Topology),
     ("prompts", "warm", WarmSettings),
-    ("tools", "tools", ToolSettings),
+    ("tools", "gateway.settings.tools", ToolSettings),
     ("vision", "", Manifest),
 ]
 
