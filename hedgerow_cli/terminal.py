@@ -23,6 +23,6 @@ class PlainConsole(Console):
         super().__init__(highlight=False, markup=False, **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """The segments of what is printed."""
+        """The segments of a renderable, without control characters in their text."""
         for text, style, control in super().render(renderable, options):
             yield Segment(text if control else harmless(text), style, control)

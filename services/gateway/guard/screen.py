@@ -60,12 +60,12 @@ class Screen:
     rules: Sequence[Rule]
     denied: Denied | None = None
     names: Names = field(default_factory=Names)
-    _text: str = ""  # what is held, and a little before it, as far as it has been joined
+    _text: str = ""  # the held text, and a little before it, as far as it has been joined
     _pieces: list[str] = field(default_factory=list)  # the rest of it
     _length: int = 0  # of both
     _next: int = 0  # characters that must be held before the next look
-    _from: int = 0  # where in it what is held begins
-    _since: int = 0  # where in it findings may begin that end in what is held
+    _from: int = 0  # where in it the held text begins
+    _since: int = 0  # where in it findings that end in the held text may begin
     _passed: int = 0  # characters released
     _searches: Sequence[IncrementalSearch] = ()  # of `rules` and `denied`, through a long held text
     _sentences: SentenceSplitter = field(default_factory=SentenceSplitter)

@@ -7,8 +7,9 @@ Anthropic's API, a stored picture, a document's address for chat completions, an
 OpenAI's models a document of text is text, after its title.
 
 Sources: https://developers.openai.com/api/docs/guides/pdf-files,
-https://developers.openai.com/api/docs/guides/images-vision and
-https://platform.claude.com/docs/en/build-with-claude/{pdf-support,vision}.
+https://developers.openai.com/api/docs/guides/images-vision,
+https://platform.claude.com/docs/en/build-with-claude/pdf-support and
+https://platform.claude.com/docs/en/build-with-claude/vision.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ def _is_picture(read: Mapping[str, Any]) -> bool:
 
 
 def _to_picture(read: dict[str, Any], detail: str, api: str) -> dict[str, Any] | None:
-    """`read` is its place in the words of Messages. None for what is no picture."""
+    """The picture in the words of `api`, from its `source` in the words of Messages; None where that is no picture."""
     if read["type"] != "url" and not _is_picture(read):
         return None
     if api == "messages":

@@ -52,7 +52,7 @@ class NoneFixed(PydanticBaseSettingsSource):
 def _fixed(
     cls: type[BaseModel], given: Mapping[str, Any], at: str = "", whole: object = None, within: bool = False
 ) -> Iterator[tuple[str, str]]:
-    """(path, what is in force instead) of each given field that is fixed, or `within` a fixed group."""
+    """(path, value or rule that applies instead) of each given field that is fixed, or `within` a fixed group."""
     for name, value in given.items():
         if (field := cls.model_fields.get(name)) is None:
             continue  # pydantic refuses it

@@ -148,7 +148,7 @@ class Workers:
                 raise ValueError(error)
 
     async def bring(self, given: Mapping[str, Any], settings: ServiceSettings) -> None:
-        """Exchange the service: as many workers as `settings` say serve what is `given`. One worker tries it first,
+        """Exchange the service: as many workers as `settings` say serve it with `given`. One worker tries it first,
         then the others, then additional ones start, and surplus ones stop. If one refuses, all serve as before. Raises
         ValueError."""
         before = self._given, self._settings

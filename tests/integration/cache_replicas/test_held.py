@@ -30,6 +30,13 @@ from tests.unit.cache.conftest import DIMENSION, identity
 from tests.waiting import until
 
 
+async def flood(cache: Replica, answers: int) -> None:
+    """Keep so many answers of 10 KB of one tenant."""
+    for first in range(0, answers, 50):
+        questions = (identity(f"why is {number}") for number in range(first, first + 50))
+        await asyncio.gather(*(cache.keep(question, b"x" * 10_000) for question in questions))
+
+
 async def test_an_entry_that_expired_before_its_notification_leaves_nothing(
     redis: RedisProcess, pair: tuple[Replica, Replica]
 ) -> None:
@@ -91,9 +98,7 @@ async def test_a_flood_of_one_tenant_leaves_what_another_has_in_redis_and_in_mem
     async with replica(redis.url) as one:
         for question in theirs:
             await one.keep(question, b"x" * 1_000)
-        for first in range(0, 2_000, 50):
-            flood = (identity(f"why is {number}") for number in range(first, first + 50))
-            await asyncio.gather(*(one.keep(question, b"x" * 10_000) for question in flood))
+        await flood(one, 2_000)
         left = await kept(redis)
         assert {question.key for question in theirs} <= left.keys()
         assert 20 < len(left) < 1_000
@@ -118,9 +123,7 @@ async def test_entries_leave_what_else_is_in_redis_its_room_and_the_tenant_with_
     async with replica(redis.url) as one:
         for question in theirs:
             await one.keep(question, b"x" * 1_000)
-        for first in range(0, 1_000, 50):
-            flood = (identity(f"why is {number}") for number in range(first, first + 50))
-            await asyncio.gather(*(one.keep(question, b"x" * 10_000) for question in flood))
+        await flood(one, 1_000)
         assert {question.key for question in theirs} <= (await kept(redis)).keys()
     assert (await client.info("stats"))["evicted_keys"] == 0
 

@@ -82,16 +82,16 @@ def for_engine(request: pb.GenerateRequest, engine: Any) -> Request:
     return _read(wanted, "acme", engine.describe())[0]
 
 
-async def content(target: str, request: pb.GenerateRequest) -> list[dict[str, Any]]:
-    """The parts of the question that a provider of this API gets, of the shape that its own client has."""
+async def posted(target: str, request: pb.GenerateRequest, *features: str) -> list[Any]:
+    """The conversation that a provider of this API gets, of the shape that its own client has."""
     model: ProviderEngine
+    own: dict[str, Any] = {"features": ["tools", *(features or ("images",))]}
     if target == "messages":
         simulated = provider(*text("Hi."), *ended())
-        model = engine(simulated)
+        model = engine(simulated, **own)
     else:
         simulated = sent(RESPONSE) if target == "responses" else SimulatedProvider()
-        apis = ["responses" if target == "responses" else "chat_completions"]
-        model = simulated.engine(own={"apis": apis, "features": ["images"]})
+        model = simulated.engine(own={"apis": ["responses" if target == "responses" else "chat_completions"], **own})
     async for _ in model.generate(for_engine(request, model), Deadline.never()):
         pass
     body = simulated.body
@@ -99,7 +99,13 @@ async def content(target: str, request: pb.GenerateRequest) -> list[dict[str, An
         maker_s("MessageCreateParams").validate_python(body)
     elif target == "responses":
         makers("ResponseInputParam").validate_python(body["input"])
-    (turn,) = body["input" if target == "responses" else "messages"]
+    conversation: list[Any] = body["input" if target == "responses" else "messages"]
+    return conversation
+
+
+async def content(target: str, request: pb.GenerateRequest) -> list[dict[str, Any]]:
+    """The parts of the question that a provider of this API gets."""
+    (turn,) = await posted(target, request)
     said: list[dict[str, Any]] = turn["content"]
     return said
 

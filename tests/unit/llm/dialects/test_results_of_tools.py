@@ -9,19 +9,12 @@ from typing import Any
 
 import pytest
 
-from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.llm.dialects.openai_request import to_messages
 from services.llm.engine import Message, Original, Part, ToolCall
-from services.llm.providers.engine import ProviderEngine
 from services.llm.vllm.messages import takes_picture, to_chat
 from services.llm.vllm.text_tools import as_text
-from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput
-from tests.recorded_response import RESPONSE
-from tests.unit.llm.dialects.responses import makers, sent
-from tests.unit.llm.dialects.test_documents import DATA, PDF, PNG, for_engine, read_turns
-from tests.unit.llm.providers.messages_api import ended, engine, maker_s, provider, text
-from tests.unit.llm.providers.simulated_provider import SimulatedProvider
+from tests.unit.llm.dialects.test_documents import DATA, PDF, PNG, posted, read_turns
 
 SEEN = f"data:image/png;base64,{PNG}"
 URL = "https://a.test/b.png"
@@ -78,27 +71,6 @@ def said(api: str, *contents: Any, after: str = "") -> list[dict[str, Any]]:
 
 def user(content: Any = "Look.") -> dict[str, Any]:
     return {"role": "user", "content": content}
-
-
-async def posted(target: str, request: pb.GenerateRequest, *features: str) -> list[Any]:
-    """The conversation that a provider of this API gets, of the shape that its own client has."""
-    model: ProviderEngine
-    own: dict[str, Any] = {"features": ["tools", *(features or ("images",))]}
-    if target == "messages":
-        simulated = provider(*text("Hi."), *ended())
-        model = engine(simulated, **own)
-    else:
-        simulated = sent(RESPONSE) if target == "responses" else SimulatedProvider()
-        model = simulated.engine(own={"apis": ["responses" if target == "responses" else "chat_completions"], **own})
-    async for _ in model.generate(for_engine(request, model), Deadline.never()):
-        pass
-    body = simulated.body
-    if target == "messages":
-        maker_s("MessageCreateParams").validate_python(body)
-    elif target == "responses":
-        makers("ResponseInputParam").validate_python(body["input"])
-    conversation: list[Any] = body["input" if target == "responses" else "messages"]
-    return conversation
 
 
 def results(target: str, conversation: list[Any]) -> list[Any]:
