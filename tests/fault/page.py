@@ -31,8 +31,10 @@ Look up the results of calls while a part of the mesh breaks. Tests in `tests/fa
 - (mesh): through Envoy, with two replicas of each service. A and B are tenants.
 """
 _TIMES = ("detection", "recovery")
-# Sections of which the page has the sums alone: counts of refused calls say little.
-_IN_SHORT = {
+# Sections of which the page has the sums alone: counts of its calls say little.
+IN_SHORT = {
+    "Networks": "Black holes, silent servers, resets, byte-sized segments, connections that die idle or in use",
+    "Load, and callers that leave": "Overload, floods of calls and connections, cancelled calls, batches",
     "Hostile input": "Malformed and oversized messages, compression bombs, hostile pictures, recordings and models",
     "Memory": "Full caches and queues, expired entries, and bodies that lack one byte",
     "Identity, tenants and secrets": "Certificates, keys, tokens, other origins, and tenants that attack each other",
@@ -100,7 +102,7 @@ def page(text: str) -> str:
         lines += [*(_line((row.fault, row.missed())) for row in missing), ""]
     for title in dict.fromkeys(row.section for row in rows):
         section = [row for row in rows if row.section == title]
-        lines += [f"## {title}", "", *(_in_short(title, section) if title in _IN_SHORT else _table(section)), ""]
+        lines += [f"## {title}", "", *(_in_short(title, section) if title in IN_SHORT else _table(section)), ""]
     return "\n".join(lines)
 
 
@@ -111,7 +113,7 @@ def _table(rows: Sequence[Measured]) -> Iterator[str]:
 
 def _in_short(title: str, rows: Sequence[Measured]) -> Iterator[str]:
     right, met = sum(row.passed for row in rows), sum(row.met for row in rows)
-    yield f"{_IN_SHORT[title]}:"
+    yield f"{IN_SHORT[title]}:"
     yield f"{right} of {len(rows)} faults have the required result, {met} within their limits (faults.json)."
 
 
