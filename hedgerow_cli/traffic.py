@@ -11,7 +11,7 @@ from hedgerow_cli.model_load import Load, loads_in
 from hedgerow_cli.scrape import Group, Sample, increase, quantile, scrape, total
 
 _REQUESTS, _ANSWERS = "hedgerow_request_seconds", "hedgerow_total_seconds"
-_FAILED = ("failed", "late", "refused")  # outcomes of calls to models
+_FAILED = ("failed", "late")  # outcomes of calls to models; a refused one was its caller's mistake
 _SOON_S = 7 * 86_400  # as in the alert rules (docs/tracing.md)
 
 

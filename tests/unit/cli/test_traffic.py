@@ -31,6 +31,7 @@ hedgerow_total_seconds_count{{cache="miss",model="quick"}} {acme}
 hedgerow_attempts_total{{kind="first",model="quick",outcome="ok"}} {acme}
 hedgerow_attempts_total{{kind="first",model="quick",outcome="failed"}} {failed}
 hedgerow_attempts_total{{kind="first",model="quick",outcome="lost"}} {failed}
+hedgerow_attempts_total{{kind="first",model="quick",outcome="refused"}} {failed}
 hedgerow_in_flight{{limiter="llm quick"}} 3.0
 {more}
 """)
