@@ -73,8 +73,10 @@ def make_backends(
 
 
 def media_services(settings: GatewaySettings, channels: Mapping[str, grpc.aio.Channel], routes: Routes) -> Media:
-    """The services for pictures and recordings; `routes` knows which models take pictures as they are."""
-    return replace(make_media(settings, channels, partial(_breaker, settings)), sees=routes.sees)
+    """The services for pictures and recordings; `routes` knows which models take pictures as they are. If no model is
+    named and not all do, the vision service reads them; without one, a model with vision must be chosen."""
+    sees = partial(routes.sees, every=bool(settings.vision_address))
+    return replace(make_media(settings, channels, partial(_breaker, settings)), sees=sees)
 
 
 def is_listed(addresses: Sequence[str]) -> bool:

@@ -66,7 +66,7 @@ class Model:
 @dataclass(frozen=True, slots=True)
 class Demand:
     """The requirements of a question. `max_tokens` of 0 is not known; `max_cost_usd` of None has no limit. `answers`:
-    how many it wants of one call."""
+    how many it wants of one call. `pictures`: whether it takes a model with vision."""
 
     tier: Tier
     question: str
@@ -75,6 +75,7 @@ class Demand:
     max_tokens: int = 0
     max_cost_usd: float | None = None
     answers: int = 1
+    pictures: bool = False
 
 
 @dataclass(frozen=True, slots=True)

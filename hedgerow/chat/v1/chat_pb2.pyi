@@ -96,14 +96,16 @@ class Part(_message.Message):
     def __init__(self, text: _Optional[str] = ..., image: _Optional[bytes] = ..., audio: _Optional[bytes] = ...) -> None: ...
 
 class Document(_message.Message):
-    __slots__ = ("place", "begin", "end")
+    __slots__ = ("place", "begin", "end", "picture")
     PLACE_FIELD_NUMBER: _ClassVar[int]
     BEGIN_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
+    PICTURE_FIELD_NUMBER: _ClassVar[int]
     place: str
     begin: int
     end: int
-    def __init__(self, place: _Optional[str] = ..., begin: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
+    picture: bool
+    def __init__(self, place: _Optional[str] = ..., begin: _Optional[int] = ..., end: _Optional[int] = ..., picture: _Optional[bool] = ...) -> None: ...
 
 class Picture(_message.Message):
     __slots__ = ("index", "begin", "end")

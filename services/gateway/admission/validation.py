@@ -186,8 +186,8 @@ def check_conversation(options: pb.ConverseOptions, settings: GatewaySettings, *
 def _check_images(request: pb.GenerateRequest, settings: GatewaySettings, *, sees: bool) -> None:
     images = request.images
     if not (settings.vision_address or sees):
-        model = request.model or "a model that the router may choose"
-        limit = f"none: {model} takes none (`sees` in the mesh file), and no vision service is configured"
+        blind = f"{request.model} takes none" if request.model else "no model takes one"
+        limit = f"none: {blind} (`sees` in the mesh file), and no vision service is configured"
         raise InvalidInput("images", limit, f"{len(images)} images")
     if len(images) > settings.max_images:
         raise InvalidInput("images", f"at most {settings.max_images} images", len(images))

@@ -121,8 +121,8 @@ class AudioBackend:
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """The services for pictures and recordings; None: not supported. `sees`: whether a model, by its name, has vision;
-    without a name, whether all do."""
+    """The services for pictures and recordings; None: not supported. `sees`: whether a model, by its name, gets
+    pictures as they are; without a name, whether the one that is chosen does."""
 
     vision: VisionBackend | None = None
     audio: AudioBackend | None = None

@@ -78,9 +78,11 @@ class Routes:
         self.live = False  # whether the router is there to renew it
 
     def choose(self, demand: Demand, below: Tier | None = None) -> Choice | None:
-        """A choice by the router's own rules, of models `below` a tier where one is named; None where there are none,
-        or no table yet."""
+        """A choice by the router's own rules, of models `below` a tier where one is named, and with vision where that
+        is demanded; None where there are none, or no table yet."""
         models = [model for model in self._models if below is None or model.tier < below]
+        if demand.pictures:
+            models = [model for model in models if model.sees]
         return choose(models, demand) if models else None
 
     def model(self, name: str) -> Model | None:
@@ -104,10 +106,12 @@ class Routes:
             return self._by_name[name].identity if name in self._by_name else ""
         return self._identities
 
-    def sees(self, name: str) -> bool:
-        """Whether the model of this name takes pictures as they are; without a name, whether all do."""
-        models = [self._by_name.get(name)] if name else self._models
-        return bool(models) and all(model is not None and model.sees for model in models)
+    def sees(self, name: str, *, every: bool = False) -> bool:
+        """Whether the model of this name takes pictures as they are; without a name, whether one or `every` does."""
+        if name:
+            return name in self._by_name and self._by_name[name].sees
+        seeing = [model.sees for model in self._models]
+        return any(seeing) and (all(seeing) or not every)
 
     async def arrived(self, timeout_s: float) -> bool:
         """Wait for the first table."""

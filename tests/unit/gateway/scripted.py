@@ -189,10 +189,15 @@ class ScriptedRoutes:
     expected: bool = True
     least_context: int = 2_048
     identities: Mapping[str, str] = field(default_factory=dict)  # by model; of all: by ""
+    seeing: Sequence[str] = ()  # with vision
 
     def choose(self, demand: Demand, below: Tier | None = None) -> Choice | None:
-        models = [model for model in map(_model, self.names) if below is None or model.tier < below]
+        names = [name for name in self.names if name in self.seeing or not demand.pictures]
+        models = [model for model in map(_model, names) if below is None or model.tier < below]
         return choose(rank(models), demand) if models else None
+
+    def sees(self, name: str) -> bool:
+        return name in self.seeing if name else bool(self.seeing)
 
     def identity(self, name: str) -> str:
         return self.identities.get(name, "")

@@ -86,4 +86,10 @@ class RouterStage(AnswerStage):
             max_tokens=request.sampling.max_tokens,
             max_cost_usd=request.max_cost_usd if request.HasField("max_cost_usd") else None,
             answers=choices(request.original),
+            pictures=self.context.question.pixels or self._must_see(),
         )
+
+    def _must_see(self) -> bool:
+        """Whether there are pictures that the vision service does not read, and a model that takes them."""
+        left = any(each.picture for message in self.context.question.request.messages for each in message.documents)
+        return left and self.context.backends.routes.sees("")

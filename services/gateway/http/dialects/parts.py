@@ -14,11 +14,8 @@ from services.runtime.errors import InvalidInput
 _TEXTS = ("text", "input_text", "output_text")
 _PICTURES = ("image_url", "input_image")
 AUDIO = "input_audio"
-_DOCUMENTS = (  # and pictures, of chat completions, Responses, and Messages
-    *("file", "image_url"),
-    *("input_file", "input_image"),
-    *("document", "image"),
-)
+_LEFT_PICTURES = (*_PICTURES, "image")  # of chat completions, Responses, and Messages
+_DOCUMENTS = ("file", "input_file", "document", *_LEFT_PICTURES)
 _ROLES_WITH_DOCUMENTS = (chat_pb2.ROLE_USER, chat_pb2.ROLE_TOOL)
 _CONTENT = "a string, or an array of parts"
 
@@ -95,8 +92,9 @@ def note_documents(message: chat_pb2.Message, parts: Collection[chat_pb2.Part], 
     at, between = 0, len(separator(parts))
     for part, given in zip(parts, read, strict=True):
         at += between if at and part.text else 0
-        if part.HasField("text") and given.seen("type") in _DOCUMENTS:
-            message.documents.add(place=given.at("")[:-1], begin=at, end=at + len(part.text))
+        if part.HasField("text") and (kind := given.seen("type")) in _DOCUMENTS:
+            place, end = given.at("")[:-1], at + len(part.text)
+            message.documents.add(place=place, begin=at, end=end, picture=kind in _LEFT_PICTURES)
         at += len(part.text)
 
 

@@ -58,7 +58,7 @@ def request(content: str = "What is latency?", **fields: object) -> GenerateRequ
             request(guard=GuardPolicy(injection=1)),
             "guard.injection: GUARD_ACTION_REFUSE: an injection has no masked form, got GUARD_ACTION_MASK",
         ),
-        (request(images=[Image(data=b"x")]), "images: none: a model that the router may choose takes none"),
+        (request(images=[Image(data=b"x")]), "images: none: no model takes one"),
         (request(audio=Audio(data=b"xy")), "audio: none while no audio service is configured, got 2 bytes"),
     ],
 )
@@ -139,6 +139,6 @@ def test_pictures_go_to_a_model_with_vision_where_there_is_no_vision_service():
     for media, name in ((blind, "small"), (seeing, "large"), (seeing, "")):
         with pytest.raises(
             InvalidInput,
-            match=f"images: none: {name or 'a model'}.* takes none .*, and no vision service is configured, got 1",
+            match=f"images: none: {name or 'no model'} takes .*, and no vision service is configured, got 1",
         ):
             validate(request(model=name, images=[Image(data=b"x")]), SETTINGS, media)

@@ -11,7 +11,7 @@ from hedgerow.llm.v1 import llm_pb2
 from services.gateway.answer.backends import Fallbacks
 from services.runtime.errors import NotSupported, Unavailable
 from tests.unit.gateway.answer.scene import Scene
-from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, finish, text
+from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, ScriptedRoutes, finish, text
 
 pytestmark = pytest.mark.paused
 
@@ -60,6 +60,17 @@ async def test_a_model_is_asked_with_the_tools_and_the_choice():
     (asked,) = scene.llms["small"].requests
     assert (list(asked.tools), asked.tool_choice) == (TOOLS, choice)
     assert (asked.HasField("parallel_tool_calls"), asked.parallel_tool_calls) == (True, False)
+
+
+@pytest.mark.parametrize(("seeing", "answers"), [(("large",), "large"), ((), "small")])
+async def test_a_picture_that_the_gateway_does_not_read_is_for_a_model_with_vision(
+    seeing: tuple[str, ...], answers: str
+):
+    routes = ScriptedRoutes(seeing=seeing)
+    scene = Scene(None, routes, small=ScriptedLlm(finish("Hm.")), large=ScriptedLlm(finish("A cat.")))
+    by_url = chat_pb2.Document(place="messages[0].content[0]", begin=0, end=11, picture=True)
+    message = chat_pb2.Message(role=chat_pb2.ROLE_USER, content="[image_url]", documents=[by_url])
+    assert (await scene.final(messages=[message])).model == answers
 
 
 async def test_thoughts_come_before_the_text_and_are_no_part_of_it():
@@ -149,7 +160,7 @@ async def test_an_index_that_makes_no_sense_costs_nothing():
 
 
 async def test_a_model_with_vision_gets_the_pictures_and_no_labels():
-    scene = Scene(ScriptedCache(MISS))
+    scene = Scene(ScriptedCache(MISS), ScriptedRoutes(seeing=("small",)))
     scene.pixels = True
     final = await scene.final(images=[pb.Image(data=b"1"), pb.Image(data=b"2")])
     (asked,) = scene.llms["small"].requests

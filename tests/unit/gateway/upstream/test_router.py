@@ -133,3 +133,17 @@ async def test_a_model_that_does_not_chat_has_its_price_and_is_never_chosen() ->
     assert (chosen.model, chosen.alternatives) == ("vast", ())
     routes.learn("small", 512)
     assert (routes.context_tokens("small"), routes.least_context) == (512, 0)
+
+
+def test_a_question_with_pictures_is_for_models_with_vision() -> None:
+    routes = Routes(["blind", "small", "large"], expected=True)
+    rows = {"blind": (1, False), "small": (1, True), "large": (3, True)}
+    models = (router_pb2.Model(name=name, tier=tier, sees=sees) for name, (tier, sees) in rows.items())
+    routes._take(router_pb2.WatchTableResponse(models=models))
+    assert (routes.sees("small"), routes.sees("blind"), routes.sees("away")) == (True, False, False)
+    assert (routes.sees(""), routes.sees("", every=True)) == (True, False)
+    asked = Demand(Tier.UNSPECIFIED, "What is this?", 1_000, 7, pictures=True)
+    chosen = routes.choose(asked)
+    assert chosen
+    assert (chosen.model, chosen.alternatives) == ("small", ("large",))
+    assert routes.choose(asked, below=Tier.FAST) is None
