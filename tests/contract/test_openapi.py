@@ -51,19 +51,6 @@ def test_the_openapi_document_has_every_route_by_its_method(document: Any, http_
     assert documented == served
 
 
-@pytest.mark.parametrize(
-    ("path", "hint"),
-    [
-        ("/chat/completions", "; did you mean /v1/chat/completions?"),
-        ("/v1/v1/messages", "; did you mean /v1/messages?"),
-        ("/v1/chat", ""),
-        ("/", ""),
-    ],
-)
-def test_a_path_of_a_wrong_base_url_leads_to_the_route(path: str, hint: str, http_api: _App) -> None:
-    assert http_api.meant(path) == hint
-
-
 def test_the_http_page_has_every_route(document: Any) -> None:
     page = (REPOSITORY / "docs/http.md").read_text()
     documented = {path.replace("{model}", "{id}") for path in document["paths"]}

@@ -47,28 +47,6 @@ async def test_openais_client_reads_a_stream(openai_: AsyncOpenAI) -> None:
     assert chunks[-1].model_extra["hedgerow"]["finish_reason"] == "stop"
 
 
-PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,eA=="}}
-SHOWN = [{"role": "user", "content": [{"type": "text", "text": "What?"}, PICTURE]}]
-
-
-@pytest.mark.parametrize(
-    ("asked", "error", "said", "wants"),
-    [
-        ({"model": "gpt-9"}, openai.NotFoundError, "gpt-9", {"param": "model", "code": "model_not_found"}),
-        ({"temperature": 3}, openai.BadRequestError, "0 to 2, got 3", {"param": "temperature"}),
-        ({"messages": SHOWN}, openai.BadRequestError, "no vision service", {}),
-    ],
-    ids=["model", "temperature", "picture"],
-)
-async def test_openais_client_raises_what_is_wrong_with_a_request(
-    openai_: AsyncOpenAI, asked: dict[str, Any], error: type[openai.APIStatusError], said: str, wants: dict[str, str]
-) -> None:
-    """The other limits: tests/unit/gateway/http/dialects."""
-    with pytest.raises(error, match=said) as caught:
-        await openai_.chat.completions.create(**{**QUESTION, **asked})
-    assert {name: getattr(caught.value, name) for name in wants} == wants
-
-
 @pytest.mark.parametrize("stream", [True, False])
 async def test_a_refusal_before_the_first_text_keeps_its_status(
     http: httpx.AsyncClient, llm: ScriptedLlm, stream: bool
@@ -196,21 +174,6 @@ async def test_a_key_may_come_in_either_header_and_others_learn_nothing(start: S
         assert over.headers["x-ratelimit-remaining-requests"] == "0"
         assert (await http.get("/metrics", headers={"x-api-key": "secret"})).status_code == 501
         assert (await http.get("/health")).status_code == 200
-
-
-async def test_models_are_listed_and_found(openai_: AsyncOpenAI) -> None:
-    assert [model.id async for model in openai_.models.list()] == ["m", "auto", "fast", "balanced", "quality"]
-    assert (await openai_.models.retrieve("m")).id == "m"
-    with pytest.raises(openai.NotFoundError):
-        await openai_.models.retrieve("n")
-
-
-async def test_metrics_are_served_where_there_is_one_tenant(http: httpx.AsyncClient) -> None:
-    await http.post(PATH, json=QUESTION)
-    assert (
-        'hedgerow_http_seconds_count{route="/v1/chat/completions",status="200"} 1.0'
-        in (await http.get("/metrics")).text
-    )
 
 
 @pytest.mark.parametrize(

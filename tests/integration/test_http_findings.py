@@ -120,46 +120,6 @@ async def test_openais_accumulators_accept_findings(openai_: AsyncOpenAI) -> Non
         assert (await events.get_final_response()).output_text == SAID
 
 
-async def test_a_response_in_progress_has_the_findings(openai_: AsyncOpenAI) -> None:
-    stream = await openai_.responses.create(**RESPONSE, stream=True, extra_body=wanted())
-    events = [event async for event in stream]
-    reports = {"response.in_progress": lambda event: (event.response.model_extra or {}).get("hedgerow", "")}
-    texts = {"response.output_text.delta": lambda event: event.delta}
-    in_order([(reports | texts)[event.type](event) for event in events if event.type in reports | texts])
-    assert [event.sequence_number for event in events] == list(range(len(events)))
-    assert events[-1].response.model_extra["hedgerow"]["patches"] == LATE["patches"]
-
-
-async def test_a_message_has_the_findings_in_separate_deltas(anthropic_: AsyncAnthropic) -> None:
-    stream = await anthropic_.messages.create(**MESSAGE, stream=True, extra_body=wanted())
-    *events, last, _ = [event async for event in stream]
-    reports = {
-        "message_delta": lambda event: event.model_extra["hedgerow"],
-        "content_block_delta": lambda event: event.delta.text,
-    }
-    in_order([reports[event.type](event) for event in events if event.type in reports])
-    assert (last.delta.stop_reason, last.usage.output_tokens) == ("end_turn", 2)
-    async with anthropic_.messages.stream(**MESSAGE, extra_body=wanted()) as messages:
-        whole = await messages.get_final_message()
-    assert (whole.content[0].text, whole.stop_reason) == (SAID, "end_turn")
-
-
-async def test_a_completion_has_the_findings_beside_an_empty_text(openai_: AsyncOpenAI) -> None:
-    openai_._strict_response_validation = False  # strictly, every chunk would need a finish reason
-    stream = await openai_.completions.create(model="m", prompt=QUESTION, stream=True, extra_body=wanted())
-    *chunks, _ = [chunk async for chunk in stream]
-    in_order([(chunk.model_extra or {}).get("hedgerow") or chunk.choices[0].text for chunk in chunks])
-
-
-async def test_without_the_option_findings_are_in_the_report_alone(openai_: AsyncOpenAI) -> None:
-    stream = await openai_.chat.completions.create(**CHAT, stream=True, extra_body=wanted(findings=False))
-    *chunks, last = [chunk async for chunk in stream]
-    assert not [chunk for chunk in chunks if "hedgerow" in chunk.model_extra]
-    assert last.model_extra["hedgerow"]["citations"] == FOUND["citations"]
-    whole = await openai_.chat.completions.create(**CHAT, extra_body=wanted())
-    assert whole.model_extra["hedgerow"]["patches"] == LATE["patches"]
-
-
 async def test_a_finding_is_no_text_that_silence_could_follow(openai_: AsyncOpenAI, llm: CallingLlm) -> None:
     llm.first_s, llm.pause_s = 1.0, 0.0
     stream = await openai_.chat.completions.create(**CHAT, stream=True, extra_body=wanted(silence_ms=300))

@@ -133,15 +133,6 @@ async def test_a_client_that_reads_nothing_is_cut_off(start: Start, llm: Scripte
         await until(lambda: metric(gateway, LEFT))
 
 
-async def test_data_that_is_no_http_gets_an_error_body(start: Start, llm: ScriptedLlm) -> None:
-    gateway = await start_http_gateway(start, llm)
-    async with raw(gateway) as (reader, writer):
-        writer.write(b"\x16\x03\x01 hello\r\n\r\n")
-        answer = await asyncio.wait_for(_rest(reader), WAIT_S)
-    assert answer.startswith(b"HTTP/1.1 400 ")
-    assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == "invalid_http"
-
-
 async def test_a_stopping_gateway_is_unready_and_finishes_answers_in_flight(start: Start, llm: ScriptedLlm) -> None:
     gateway = await start_http_gateway(start, llm, lame_duck_ms="6000", grace_ms="20000")
     hold = Hold()

@@ -138,12 +138,6 @@ async def test_choices_count_against_the_tenants_concurrency_and_need_its_permis
         assert {reply.status_code for reply in many} <= {200, 429}
 
 
-async def test_more_than_sixteen_are_refused_by_name(http: httpx.AsyncClient) -> None:
-    refused = await http.post(CHATS, json={**QUESTION, "n": 17})
-    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "n")
-    assert "at most 16, where each answer is asked separately, got 17" in refused.json()["error"]["message"]
-
-
 async def test_a_repeat_with_its_key_has_the_same_choices(openai_: AsyncOpenAI, llm: Separate) -> None:
     keyed: dict[str, Any] = {"extra_headers": {"idempotency-key": "once"}}
     first, again = [await openai_.chat.completions.create(**QUESTION, n=3, **keyed) for _ in range(2)]

@@ -147,11 +147,3 @@ async def test_azures_client_names_the_model_in_the_path(
         assert "bge" in {model.id async for model in client.models.list()}
         with pytest.raises(openai.NotFoundError, match=r"one of gpt, auto, .*, got absent"):
             await client.chat.completions.create(model="absent", messages=[message])
-
-
-async def test_azures_newer_api_has_the_paths_of_openais(
-    provider: RecordingProvider, served: tuple[RecordingProvider, str]
-) -> None:
-    url = f"{served[1].removesuffix('/v1')}/openai/v1"
-    async with openai.AsyncOpenAI(base_url=url, default_query={"api-version": "preview"}, api_key="unused") as client:
-        assert (await client.embeddings.create(model="bge", input="Hello.")).model == "bge-2026"

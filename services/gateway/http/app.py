@@ -118,7 +118,7 @@ class _App:
             await self._router(by_own_path(scope), receive, send)
         except HTTPException as missed:
             path, method = scope["path"], scope["method"]
-            error: ServiceError = RouteUnknown(f"{method} {path}: no such route{self.meant(path)}")
+            error: ServiceError = RouteUnknown(f"{method} {path}: no such route")
             if missed.status_code == 405:
                 error = MethodUnknown(path, (missed.headers or {}).get("Allow", ""), method)
 
@@ -126,12 +126,6 @@ class _App:
                 raise error
 
             await self._endpoint("unknown", refuse)(scope, receive, send)
-
-    def meant(self, path: str) -> str:
-        """Names the route that a base URL without `/v1`, or with one too many, has missed."""
-        own = {route.path for route in self._router.routes if isinstance(route, Route)}
-        meant = next((each for each in (f"/v1{path}", path.removeprefix("/v1")) if each in own), "")
-        return f"; did you mean {meant}?" if meant else ""
 
     def _routes(self) -> Iterator[Route]:
         parts = self._parts

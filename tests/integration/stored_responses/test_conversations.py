@@ -93,22 +93,6 @@ async def test_thoughts_calls_and_results_go_back_unchanged(
     ]
 
 
-async def test_a_thought_that_only_its_provider_could_open_stays_behind_with_the_ids_of_its_turn(
-    client: openai.AsyncOpenAI, provider: RecordingProvider
-) -> None:
-    sealed = {name: given for name, given in THOUGHT.items() if name != "encrypted_content"}
-    events = [*recorded_response.begun(), *recorded_response.called(1), recorded_response.ended([sealed, CALL])]
-    provider.response = recorded_response.numbered(events)
-    tool: Any = {"type": "function", "name": "weather", "parameters": {"type": "object"}, "strict": False}
-    first = await client.responses.create(model="resp", input=[USER], tools=[tool])
-    assert [item.type for item in first.output] == ["reasoning", "function_call"]
-    provider.response = RESPONSE
-    result: Any = {"type": "function_call_output", "call_id": "call_1", "output": "21"}
-    await client.responses.create(model="resp", input=[result], tools=[tool], previous_response_id=first.id)
-    call = {name: given for name, given in CALL.items() if name != "id"}
-    assert provider.asked[-1].body["input"] == [USER, call, result]
-
-
 async def test_a_thought_that_the_gateway_wrote_is_unknown_to_a_provider(
     client: openai.AsyncOpenAI, provider: RecordingProvider
 ) -> None:

@@ -7,10 +7,8 @@ from typing import Any
 import openai
 import pytest
 
-from tests import recorded_response
 from tests.integration.stored_responses.clients import USER, client_of, reference_to, text_in
 from tests.integration.unchanged.transparent import Transparent
-from tests.recorded_response import CALL, RESPONSE, THOUGHT
 from tests.recording_provider import RecordingProvider
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
@@ -36,24 +34,6 @@ async def test_a_reference_stands_for_an_item_of_a_stored_response(
         await client.responses.create(model=model, input=items)
     fourth = await client.responses.create(model=model, input="Thanks.", previous_response_id=third.id)
     assert fourth.output_text == "Tokyo.", "a response has its own copy of the items that it referred to"
-
-
-async def test_calls_are_referred_to_and_unencrypted_thoughts_are_left_out(
-    client: openai.AsyncOpenAI, provider: RecordingProvider
-) -> None:
-    thought, call = {**THOUGHT, "id": f"rs_{'1' * 48}", "encrypted_content": None}, {**CALL, "id": f"fc_{'1' * 48}"}
-    provider.response = recorded_response.numbered(
-        [*recorded_response.begun(), *recorded_response.called(0, call), recorded_response.ended([thought, call])]
-    )
-    tool: Any = {"type": "function", "name": "weather", "parameters": {"type": "object"}, "strict": False}
-    first = await client.responses.create(model="resp", input="Weather in Tokyo?", tools=[tool])
-    provider.response = RESPONSE
-    result = {"type": "function_call_output", "call_id": "call_1", "output": "21"}
-    turn: Any = [USER, *map(reference_to, first.output), result]
-    assert (await client.responses.create(model="resp", input=turn, tools=[tool])).output_text == "Tokyo."
-    sent = provider.asked[-1].body["input"]
-    assert [item["type"] for item in sent] == ["message", "function_call", "function_call_output"]
-    assert "id" not in sent[1]
 
 
 async def test_an_unknown_item_and_another_callers_are_one_error(

@@ -1,4 +1,4 @@
-"""Requests as callers write them, by API: every field of the published schemas, and conversations of many kinds."""
+"""Requests as callers write them, by API: conversations of many kinds. `test_published.py` has every field."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ _SYSTEM = (
     + "\n".join(f"Q: {number} + {number}?\nA: {2 * number}" for number in range(60))
     + "\n\nPlease make sure that you always, in all cases, do as is said above.   "
 )
-_PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-_WEATHER = {
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+WEATHER = {
     "type": "object",
     "properties": {"city": {"type": "string"}, "unit": {"enum": ["c", "f"]}},
     "required": ["city"],
     "additionalProperties": False,
 }
-_FUNCTION = {"name": "weather", "description": "The weather  now.", "parameters": _WEATHER, "strict": True}
-_TOOL = {"type": "function", "function": _FUNCTION}
+FUNCTION = {"name": "weather", "description": "The weather  now.", "parameters": WEATHER, "strict": True}
+_TOOL = {"type": "function", "function": FUNCTION}
 _CALL = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Tokyo"}'}}
 _SCHEMA = {
     "type": "json_schema",
-    "json_schema": {"name": "city_facts", "description": "Facts.", "strict": True, "schema": _WEATHER},
+    "json_schema": {"name": "city_facts", "description": "Facts.", "strict": True, "schema": WEATHER},
 }
-_PICTURE = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{_PIXEL}"}}
+_PICTURE = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}}
 TEXTS: Mapping[str, str] = {
     "plain": "What is the capital of Japan?",
     "padded": "  two blanks before, three after   \n\n",
@@ -45,75 +45,42 @@ TEXTS: Mapping[str, str] = {
 }
 
 
-def _user(content: Any, **more: Any) -> dict[str, Any]:
+def user(content: Any, **more: Any) -> dict[str, Any]:
     return {"role": "user", "content": content, **more}
 
 
 def _ask(**more: Any) -> dict[str, Any]:
-    return {"messages": [_user("What is the capital of Japan?")], **more}
+    return {"messages": [user("What is the capital of Japan?")], **more}
 
 
-_CHAT_FIELDS: Mapping[str, Any] = {
-    "temperature": 0.3,
-    "top_p": 0.95,
-    "max_tokens": 3_000,
-    "max_completion_tokens": 3_000,
-    "stop": ["\n\n", "END"],
-    "seed": 7,
-    "frequency_penalty": 0.1,
-    "presence_penalty": -0.7,
+_FIELDS: Mapping[str, Any] = {  # of no published schema, or with an object inside
     "logit_bias": {"50256": -100},
-    "n": 1,
-    "user": "user-7",
-    "reasoning_effort": "low",
-    "verbosity": "low",
-    "metadata": {"job": "7"},
-    "prompt_cache_key": "k",
-    "prompt_cache_retention": "24h",
-    "safety_identifier": "hash",
-    "service_tier": "auto",
-    "store": False,
-    "top_k": 40,
-    "min_p": 0.05,
-    "repetition_penalty": 1.1,
-    "min_tokens": 3,
-    "ignore_eos": True,
-    "stop_token_ids": [2],
-    "chat_template_kwargs": {"enable_thinking": False},
-    "structured_outputs": {"choice": ["yes", "no"]},
-    "bad_words": ["no"],
-    "length_penalty": 0.9,
-    "skip_special_tokens": False,
-    "include_reasoning": True,
-    "priority": 3,
     "reasoning": {"effort": "high"},
     "provider": {"order": ["a"]},
     "response_format": _SCHEMA,
-    "modalities": ["text"],
-    "parallel_tool_calls": False,
     "field_of_tomorrow": {"nested": [1, {"deep": True}]},
 }
 CHATS: dict[str, Shape] = {
-    **{f"text {name}": {"messages": [_user(text)]} for name, text in TEXTS.items()},
-    **{f"field {name}": _ask(**{name: given}) for name, given in _CHAT_FIELDS.items()},
+    **{f"text {name}": {"messages": [user(text)]} for name, text in TEXTS.items()},
+    **{f"field {name}": _ask(**{name: given}) for name, given in _FIELDS.items()},
     "field parallel_tool_calls": _ask(parallel_tool_calls=False, tools=[_TOOL]),
     "logprobs": _ask(logprobs=True, top_logprobs=3),
     "json object": _ask(response_format={"type": "json_object"}),
     "text format": _ask(response_format={"type": "text"}),
-    "system": {"messages": [{"role": "system", "content": _SYSTEM}, _user("3?")]},
-    "developer": {"messages": [{"role": "developer", "content": "Be brief."}, _user("3?")]},
-    "empty system": {"messages": [{"role": "system", "content": ""}, _user("3?")]},
-    "named": {"messages": [_user("Hi", name="ann"), {"role": "assistant", "content": "Hi!"}, _user("?", name="bob")]},
-    "parts": {"messages": [_user([{"type": "text", "text": "one "}, {"type": "text", "text": "two"}])]},
+    "system": {"messages": [{"role": "system", "content": _SYSTEM}, user("3?")]},
+    "developer": {"messages": [{"role": "developer", "content": "Be brief."}, user("3?")]},
+    "empty system": {"messages": [{"role": "system", "content": ""}, user("3?")]},
+    "named": {"messages": [user("Hi", name="ann"), {"role": "assistant", "content": "Hi!"}, user("?", name="bob")]},
+    "parts": {"messages": [user([{"type": "text", "text": "one "}, {"type": "text", "text": "two"}])]},
     "null beside text": _ask(temperature=None, stop=None),
     "user last of many": {
         "messages": [
             message
             for number in range(20)
-            for message in (_user(f"{number}?"), {"role": "assistant", "content": f"{number}."})
+            for message in (user(f"{number}?"), {"role": "assistant", "content": f"{number}."})
         ][:-1]
     },
-    "two of one role": {"messages": [_user("one"), _user("two")]},
+    "two of one role": {"messages": [user("one"), user("two")]},
     "tool": _ask(tools=[_TOOL]),
     "tool forced": _ask(tools=[_TOOL], tool_choice={"type": "function", "function": {"name": "weather"}}),
     "tool required": _ask(tools=[_TOOL], tool_choice="required"),
@@ -121,7 +88,7 @@ CHATS: dict[str, Shape] = {
     "tool without parameters": _ask(tools=[{"type": "function", "function": {"name": "now"}}]),
     "tool loop": {
         "messages": [
-            _user("Weather in Tokyo?"),
+            user("Weather in Tokyo?"),
             {"role": "assistant", "content": None, "tool_calls": [_CALL]},
             {"role": "tool", "tool_call_id": "call_1", "content": '{"c": 21.50}'},
         ],
@@ -129,26 +96,26 @@ CHATS: dict[str, Shape] = {
     },
     "assistant as clients repeat it": {
         "messages": [
-            _user("Hi"),
+            user("Hi"),
             {"role": "assistant", "content": "Hi!", "refusal": None, "annotations": [], "reasoning_content": "Hm."},
-            _user("?"),
+            user("?"),
         ]
     },
     "system alone": {"messages": [{"role": "system", "content": "Say hello."}]},
-    "system last": {"messages": [_user("Hi"), {"role": "system", "content": "Be brief."}]},
-    "assistant last": {"messages": [_user("Hi"), {"role": "assistant", "content": "Hello,"}]},
+    "system last": {"messages": [user("Hi"), {"role": "system", "content": "Be brief."}]},
+    "assistant last": {"messages": [user("Hi"), {"role": "assistant", "content": "Hello,"}]},
     "call without a result": {
-        "messages": [_user("?"), {"role": "assistant", "content": None, "tool_calls": [_CALL]}],
+        "messages": [user("?"), {"role": "assistant", "content": None, "tool_calls": [_CALL]}],
         "tools": [_TOOL],
     },
-    "blank question": {"messages": [_user("")]},
-    "blank question in parts": {"messages": [_user([{"type": "text", "text": " "}]), _user("?")]},
-    "blank answer": {"messages": [_user("Hi"), {"role": "assistant", "content": ""}, _user("?")]},
-    "refusal": {"messages": [_user("Hi"), {"role": "assistant", "content": None, "refusal": "No."}, _user("?")]},
-    "spoken answer": {"messages": [_user("Hi"), {"role": "assistant", "audio": {"id": "audio_1"}}, _user("?")]},
+    "blank question": {"messages": [user("")]},
+    "blank question in parts": {"messages": [user([{"type": "text", "text": " "}]), user("?")]},
+    "blank answer": {"messages": [user("Hi"), {"role": "assistant", "content": ""}, user("?")]},
+    "refusal": {"messages": [user("Hi"), {"role": "assistant", "content": None, "refusal": "No."}, user("?")]},
+    "spoken answer": {"messages": [user("Hi"), {"role": "assistant", "audio": {"id": "audio_1"}}, user("?")]},
     "picture of a tool": {
         "messages": [
-            _user("?"),
+            user("?"),
             {"role": "assistant", "content": None, "tool_calls": [_CALL]},
             {"role": "tool", "tool_call_id": "call_1", "content": [_PICTURE]},
         ],
@@ -157,37 +124,24 @@ CHATS: dict[str, Shape] = {
     "stream": _ask(stream=True),
     "stream options": _ask(stream=True, stream_options={"include_usage": True, "include_obfuscation": False}),
 }
-_CLAUDE_TOOL = {"name": "weather", "description": "The weather  now.", "input_schema": _WEATHER}
-_CLAUDE_FIELDS: Mapping[str, Any] = {
-    "temperature": 0.3,
-    "top_p": 0.95,
-    "top_k": 40,
-    "stop_sequences": ["\n\nHuman:", "END"],
-    "metadata": {"user_id": "7"},
-    "service_tier": "auto",
-    "thinking": {"type": "enabled", "budget_tokens": 2_048},
-    "output_config": {"effort": "low"},
-    "context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]},
-    "inference_geo": "us",
-    "field_of_tomorrow": {"nested": [1, {"deep": True}]},
-}
+_CLAUDE_TOOL = {"name": "weather", "description": "The weather  now.", "input_schema": WEATHER}
 _EPHEMERAL = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
 _THOUGHT = {"type": "thinking", "thinking": "Tokyo, so the tool.", "signature": "c2lnbmVk"}
 _USE = {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {"city": "Tokyo"}}
 MESSAGES: dict[str, Shape] = {
-    **{f"text {name}": {"messages": [_user(text)]} for name, text in TEXTS.items()},
-    **{f"field {name}": _ask(**{name: given}) for name, given in _CLAUDE_FIELDS.items()},
-    "schema": _ask(output_config={"format": {"type": "json_schema", "schema": _WEATHER}}),
+    **{f"text {name}": {"messages": [user(text)]} for name, text in TEXTS.items()},
+    "field of tomorrow": _ask(field_of_tomorrow=_FIELDS["field_of_tomorrow"]),
+    "schema": _ask(output_config={"format": {"type": "json_schema", "schema": WEATHER}}),
     "system": _ask(system=_SYSTEM),
     "system in blocks": _ask(system=[{"type": "text", "text": "a"}, {"type": "text", "text": _SYSTEM, **_EPHEMERAL}]),
     "cached block": {
-        "messages": [_user([{"type": "text", "text": "long", **_EPHEMERAL}, {"type": "text", "text": "?"}])]
+        "messages": [user([{"type": "text", "text": "long", **_EPHEMERAL}, {"type": "text", "text": "?"}])]
     },
-    "prefilled": {"messages": [_user("Hi"), {"role": "assistant", "content": "Hello,"}]},
+    "prefilled": {"messages": [user("Hi"), {"role": "assistant", "content": "Hello,"}]},
     "tool": _ask(tools=[_CLAUDE_TOOL]),
     "tool cached": _ask(tools=[{**_CLAUDE_TOOL, **_EPHEMERAL}]),
-    "system within": {"messages": [_user("Hi"), {"role": "system", "content": "Be brief."}, _user("?")]},
-    "system last": {"messages": [_user("Hi"), {"role": "system", "content": "Be brief."}]},
+    "system within": {"messages": [user("Hi"), {"role": "system", "content": "Be brief."}, user("?")]},
+    "system last": {"messages": [user("Hi"), {"role": "system", "content": "Be brief."}]},
     "tool of a long name": _ask(tools=[{**_CLAUDE_TOOL, "name": "mcp__" + "a" * 123}]),
     "many tools": _ask(tools=[{**_CLAUDE_TOOL, "name": f"tool{number}"} for number in range(300)]),
     "many ends": _ask(stop_sequences=[f"\n\n{'=' * 80}{number}" for number in range(20)]),
@@ -195,28 +149,28 @@ MESSAGES: dict[str, Shape] = {
     "one tool at a time": _ask(tools=[_CLAUDE_TOOL], tool_choice={"type": "auto", "disable_parallel_tool_use": True}),
     "thoughts of an earlier turn": {
         "messages": [
-            _user("Weather in Tokyo?"),
+            user("Weather in Tokyo?"),
             {"role": "assistant", "content": [_THOUGHT, _USE]},
-            _user([{"type": "tool_result", "tool_use_id": "toolu_1", "content": "21 °C"}]),
+            user([{"type": "tool_result", "tool_use_id": "toolu_1", "content": "21 °C"}]),
         ],
         "tools": [_CLAUDE_TOOL],
         "thinking": {"type": "enabled", "budget_tokens": 2_048},
     },
     "redacted thoughts": {
         "messages": [
-            _user("Hi"),
+            user("Hi"),
             {
                 "role": "assistant",
                 "content": [{"type": "redacted_thinking", "data": "eA=="}, {"type": "text", "text": "Hi!"}],
             },
-            _user("?"),
+            user("?"),
         ]
     },
     "result in blocks": {
         "messages": [
-            _user("Weather?"),
+            user("Weather?"),
             {"role": "assistant", "content": [_USE]},
-            _user(
+            user(
                 [
                     {
                         "type": "tool_result",

@@ -14,10 +14,20 @@ from tests.integration.unchanged.transparent import Transparent, own_fields
 from tests.published import Published, fields
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
-_MEDIA = ("image", "image_url", "input_audio")
+_MEDIA = ("image", "image_url")
+_REFUSED = frozenset(  # names in refusals: what no model of the same API gets, or what no API defines
+    {
+        *("functions", "function_call", "messages[].function_call", "messages[].role", "thread", *_MEDIA),
+        *("messages[].content[].type", "tools[].type", "tool_choice.type", "response_format.type"),
+        *("structured_outputs", "structured_outputs.json", "cache_salt", "kv_transfer_params", "input[].role"),
+    }
+)
 _BETA = {"anthropic-beta": "field-of-a-beta-2026-01-01"}
 _CALL = {"id": "call_1", "type": "function", "function": {"name": "x", "arguments": "{}"}}
 _USE = {"type": "tool_use", "id": "call_1", "name": "x", "input": {}}
+_FUNCTION_CALL = {"type": "function_call", "name": "x", "arguments": "{}"}
+_QUESTION = {"role": "user", "content": "?"}
+_DEEPEST = 2  # dots in the place of a field in Responses: no item or tool is read more deeply
 Body = Mapping[str, Any]
 
 
@@ -55,6 +65,24 @@ def _message(body: Body) -> Body:
     }
 
 
+def _response(body: Body) -> Body:
+    """With questions around the items, a call before its result, and what a picture and a result cannot be without."""
+    if not isinstance(items := body.get("input", "?"), list):
+        return {"input": items, **body}
+    (item,) = items
+    before: list[Body] = []
+    if item.get("type") == "function_call_output":
+        before, item = [{**_FUNCTION_CALL, "call_id": "x"}], {"call_id": "x", **item}
+    for name in ("content", "output"):
+        if isinstance(parts := item.get(name), list):
+            item = {**item, name: [_with_file(part) for part in parts]}
+    return {**body, "input": [_QUESTION, *before, item, _QUESTION]}
+
+
+def _with_file(part: Any) -> Any:
+    return {**part, "file_id": "x"} if part.get("type") == "input_image" and "image_url" not in part else part
+
+
 async def _wrong(served: Transparent, path: str, asked: Iterable[tuple[Published, Body]], **headers: str) -> list[str]:
     """The fields that neither arrived unchanged nor were refused by name."""
     found: list[str] = []
@@ -72,17 +100,16 @@ def _problem(field: Published, body: Body, reply: httpx.Response, arrived: list[
         got = [*map(own_fields, arrived)]
         return "" if got == [own_fields(body)] else f"arrived as {got}"
     error = reply.json()["error"]
-    named = error["param"] or error["message"].partition(":")[0]
+    named = re.sub(r"\[\d+\]", "[]", error["param"] or error["message"].partition(":")[0])
     denied = reply.status_code == 403 and error["code"] == "field_denied"
-    refused = (denied or reply.status_code == 400) and _names(named, field.place, str(body))
+    refused = (denied or reply.status_code == 400) and named in _REFUSED and _names(named, field.place, str(body))
     return "" if refused else f"{reply.status_code}: {error}"
 
 
 def _names(named: str, place: str, body: str) -> bool:
     """Whether a refusal is about a field, about what has it, or about something in it. An object's `type` or `role` is
     the object; which of several there are does not matter. Pictures and recordings are named by their kind alone."""
-    named, place = (re.sub(r"\[\d+\]", "[]", each) for each in (named, place))
-    named = named.removesuffix(".type").removesuffix(".role")
+    named, place = named.removesuffix(".type").removesuffix(".role"), re.sub(r"\[\d+\]", "[]", place)
     if named in _MEDIA:
         return f"'{named}'" in body and place.startswith("messages")
     return _begins(named, place) or _begins(place, named)
@@ -115,6 +142,14 @@ async def test_every_field_of_messages_that_is_a_beta_arrives_or_is_refused_by_n
     of_beta = fields(beta.message_create_params.MessageCreateParamsNonStreaming, known)
     found = [(field, _message(field.body)) for field in of_beta if str(field.body) not in plain]
     assert not (wrong := await _wrong(served, "/v1/messages?beta=true", found, **_BETA)), "\n".join(wrong)
+
+
+async def test_every_field_of_responses_arrives_or_is_refused_by_name(served: Transparent) -> None:
+    from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming
+
+    published = fields(ResponseCreateParamsNonStreaming, {"model": "resp"})
+    found = [(field, _response(field.body)) for field in published if field.place.count(".") <= _DEEPEST]
+    assert not (wrong := await _wrong(served, "/v1/responses", found)), "\n".join(wrong)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
-import openai
-import pydantic
 import pytest
-import pytest_asyncio
 
 from tests import recorded_response
 from tests.integration.unchanged.response_shapes import RESPONSES
-from tests.integration.unchanged.transparent import Transparent, events_of
-from tests.recorded_response import RESPONSE, THOUGHT, USAGE
+from tests.integration.unchanged.transparent import events_of
+from tests.recorded_response import RESPONSE, THOUGHT
 from tests.recording_provider import RecordingProvider
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
@@ -207,70 +203,3 @@ async def test_a_guard_reads_what_no_other_api_has(http: httpx.AsyncClient, prov
     reply = await http.post("/v1/responses", json=body)
     assert (reply.status_code, reply.json()["error"]["code"]) == (403, "guard_refused")
     assert provider.asked == []
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def client(served: Transparent) -> AsyncIterator[openai.AsyncOpenAI]:
-    """OpenAI's own, which refuses what is not as its types have it."""
-    url = f"{served.url}/v1"
-    async with openai.AsyncOpenAI(
-        base_url=url, api_key="x", max_retries=0, timeout=20, _strict_response_validation=True
-    ) as made:
-        yield made
-
-
-async def test_openais_client_goes_on_with_a_response_by_its_id(
-    client: openai.AsyncOpenAI, provider: RecordingProvider
-) -> None:
-    first = await client.responses.create(model="resp", input="Capital of Japan?", store=True)
-    assert (first.output_text, first.id) == ("Tokyo.", recorded_response.ID)
-    second = await client.responses.create(model="resp", input="And its river?", previous_response_id=first.id)
-    assert second.output_text == "Tokyo."
-    assert provider.asked[-1].body["previous_response_id"] == first.id
-    assert provider.asked[-1].body["input"] == "And its river?"
-
-
-async def test_openais_client_passes_thoughts_and_results_back(
-    client: openai.AsyncOpenAI, provider: RecordingProvider
-) -> None:
-    call = recorded_response.CALL
-    events = [*recorded_response.begun(), *recorded_response.thought(), *recorded_response.called(1)]
-    provider.response = recorded_response.numbered([*events, recorded_response.ended([THOUGHT, call])])
-    tool: Any = {"type": "function", "name": "weather", "parameters": {"type": "object"}, "strict": False}
-    asked: dict[str, Any] = {
-        "model": "resp",
-        "tools": [tool],
-        "store": False,
-        "include": ["reasoning.encrypted_content"],
-    }
-    given: list[Any] = [{"role": "user", "content": "Weather in Tokyo?"}]
-    first = await client.responses.create(input=given, **asked)
-    assert [item.type for item in first.output] == ["reasoning", "function_call"]
-    provider.response = RESPONSE
-    back = [item.model_dump(mode="json", exclude_none=True) for item in first.output]
-    assert back == [THOUGHT, call]
-    result = {"type": "function_call_output", "call_id": "call_1", "output": "21"}
-    second = await client.responses.create(input=[*given, *back, result], **asked)
-    assert second.output_text == "Tokyo."
-    assert provider.asked[-1].body["input"] == [*given, THOUGHT, call, result]
-    assert second.usage
-    assert second.usage.output_tokens_details.reasoning_tokens == USAGE["output_tokens_details"]["reasoning_tokens"]
-
-
-async def test_openais_client_streams_a_response(client: openai.AsyncOpenAI, provider: RecordingProvider) -> None:
-    stream = await client.responses.create(model="resp", input="?", stream=True)
-    assert [event.type async for event in stream] == [event["type"] for event in RESPONSE]
-    async with client.responses.stream(model="resp", input="?") as events:
-        texts = [event.delta async for event in events if event.type == "response.output_text.delta"]
-        final = await events.get_final_response()
-    assert ("".join(texts), final.output_text, final.id) == ("Tokyo.", "Tokyo.", recorded_response.ID)
-    assert (final.model_extra or {})["hedgerow"]["model"] == "resp"
-
-
-async def test_openais_client_parses_a_response(client: openai.AsyncOpenAI, provider: RecordingProvider) -> None:
-    class City(pydantic.BaseModel):
-        city: str
-
-    parsed = await client.responses.parse(model="resp", input="?", text_format=City)
-    assert parsed.output_parsed == City(city="Tokyo")
-    assert provider.asked[-1].body["text"]["format"]["name"] == "City"

@@ -110,61 +110,6 @@ async def test_anthropics_client_streams_thoughts_that_go_back_signed(served: Tr
     assert second["content"][0]["text"] == "21 °C, 晴れ."
 
 
-async def test_anthropics_client_gets_the_same_in_one_piece(served: Transparent) -> None:
-    async def streamed(base_url: str) -> Any:
-        async with _anthropic(base_url) as client:
-
-            async def ask(**asked: Any) -> Any:
-                async with client.messages.stream(**asked) as stream:
-                    return await stream.get_final_message()
-
-            return await _message_loop(ask)
-
-    wanted, _ = await _both(served, MESSAGES, streamed)
-    served.provider.reset()
-    served.provider.turns = [*reversed(MESSAGES)]
-    async with _anthropic(served.url) as client:
-        came = await _message_loop(client.messages.create)
-    assert [_said(each) for each in came] == [_said(each) for each in wanted]
-
-
-def _said(message: dict[str, Any]) -> Any:
-    content = [{name: given for name, given in block.items() if given is not None} for block in message["content"]]
-    return content, {name: message[name] for name in ("id", "model", "role", "stop_reason", "usage")}
-
-
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-async def test_anthropics_tool_runner_comes_to_its_end(served: Transparent, stream: bool) -> None:
-    from anthropic import beta_async_tool
-
-    @beta_async_tool
-    async def weather(city: str) -> str:
-        """The weather now."""
-        assert city == "Tokyo"
-        return RESULT
-
-    served.provider.reset()
-    served.provider.turns = [*reversed(MESSAGES)]
-    async with _anthropic(served.url) as client:
-        runner = client.beta.messages.tool_runner(
-            model="claude",
-            max_tokens=4_000,
-            thinking=ASKED["thinking"],
-            tools=[weather],
-            messages=[{"role": "user", "content": QUESTION}],
-            stream=stream,
-        )
-        last = await runner.until_done()
-    assert last.content[0].text == "21 °C, 晴れ."
-    first, second = (asked.body for asked in served.provider.asked)
-    assert "thread" not in first.keys() | second.keys(), "the provider does not store the conversation"
-    question, said, result = second["messages"]
-    assert question == {"role": "user", "content": QUESTION}
-    assert [block["type"] for block in said["content"]] == ["thinking", "tool_use"]
-    assert said["content"][0]["signature"] == SIGNATURE
-    assert (result["content"][0]["tool_use_id"], result["content"][0]["content"]) == ("toolu_01A", RESULT)
-
-
 async def _chat_loop(ask: Callable[..., Awaitable[Any]]) -> list[Any]:
     history: list[Any] = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": QUESTION}]
     first = await ask(**CHAT, messages=history)
@@ -196,17 +141,3 @@ async def test_openais_client_streams_a_loop_and_reads_its_answer_in_a_form(serv
     assert again["messages"][-1] == {"role": "tool", "tool_call_id": "call_01A", "content": RESULT}
     assert second["choices"][0]["message"]["parsed"] == {"c": 21}
     assert first["usage"]["completion_tokens_details"]["reasoning_tokens"] == 20
-
-
-async def test_openais_client_parses_what_comes_in_one_piece(served: Transparent) -> None:
-    served.provider.reset()
-    served.provider.turns = [*reversed(CHATS)]
-    async with _openai(f"{served.url}/v1") as client:
-
-        async def ask(**asked: Any) -> Any:
-            return await client.chat.completions.parse(**asked, response_format=Celsius)
-
-        first, second = await _chat_loop(ask)
-    assert first["choices"][0]["message"]["tool_calls"][0]["function"]["parsed_arguments"] == {"city": "Tokyo"}
-    assert second["choices"][0]["message"]["parsed"] == {"c": 21}
-    assert second["usage"]["total_tokens"] == 110

@@ -124,12 +124,6 @@ async def test_all_that_the_contract_has_arrives_by_grpc(served: Transparent, cl
     }
 
 
-async def test_a_long_conversation_arrives_in_its_order(served: Transparent, client: hedgerow.AsyncClient) -> None:
-    turns = [hedgerow.Message(("user", "assistant")[number % 2], f" {number}\n") for number in range(401)]
-    await client.ask(turns, model="gpt")
-    assert [message["content"] for message in _asked(served)["messages"]] == [f" {number}\n" for number in range(401)]
-
-
 @given(turns=CONVERSATIONS)
 @settings(max_examples=60)
 async def test_any_conversation_arrives(served: Transparent, turns: list[tuple[str, str]]) -> None:

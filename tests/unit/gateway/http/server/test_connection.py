@@ -63,6 +63,7 @@ async def test_a_body_that_breaks_off_is_refused_after_the_answers_before_it_and
     application.answers.set()
     await wire.send()
     assert wire.statuses == [200, 400]
+    assert b'"code":"invalid_http"' in wire.transport.written
     assert wire.transport.closing
     await wire.end()
     assert application.served == [Request("POST /one", b"a")]
