@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
 from typing import NoReturn
 
 import pytest
@@ -16,7 +15,6 @@ from services.gateway.config import TEMPLATE
 from services.gateway.errors import ModelUnavailable
 from services.runtime.errors import InvalidInput, TooLate, Unavailable
 from tests.unit.gateway.answer.scene import ACME, MISS, STORED, Scene, outcomes
-from tests.unit.gateway.reading import sent_by
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, ScriptedRoutes, finish, text
 
 pytestmark = pytest.mark.paused
@@ -124,25 +122,11 @@ async def test_without_a_fallback_an_answer_over_budget_is_empty():
     for final in (
         await Scene(**late, fallbacks=Fallbacks(())).final(),
         await Scene(**late).final(response_format=form),
+        await Scene(**late).final(tools=[chat_pb2.Tool(name="clock")]),
     ):
         assert (final.text, final.finish_reason) == ("", chat_pb2.FINISH_REASON_BUDGET)
         assert list(final.degraded) == ["llm:budget"]
         assert not final.HasField("ttft_ms")
-
-
-async def test_an_error_of_the_model_about_the_request_is_raised():
-    with pytest.raises(InvalidInput):
-        await Scene(small=ScriptedLlm(InvalidInput("messages", "at most 2048 tokens", 3000))).messages()
-
-
-async def test_a_client_that_leaves_stops_the_model():
-    scene = Scene(small=ScriptedLlm(text("Once"), None))
-    async with aclosing(sent_by(scene.answer().give)) as messages:
-        await anext(messages)
-    await asyncio.sleep(0.01)
-    assert all(call.closed for call in scene.llms["small"].calls)
-    assert [replica.in_flight for replica in scene.fleet.pools["small"].replicas] == [0]
-    assert scene.fleet.pools["small"].limiter.in_flight == 0
 
 
 async def test_equal_requests_at_the_same_time_share_one_generation():
@@ -162,17 +146,6 @@ async def test_a_limit_of_the_first_text_holds_for_its_own_request(budgets_ms: t
     finals = await asyncio.gather(*(scene.final(first_token_budget_ms=ms) for ms in budgets_ms))
     assert [final.text for final in finals] == ["Paris." if ms != 50 else TEMPLATE for ms in budgets_ms]
     assert len(small.calls) == calls
-
-
-async def test_one_reader_may_leave_and_the_other_gets_the_whole_answer():
-    scene = Scene(ScriptedCache(MISS), small=ScriptedLlm(text("Pa"), 0.02, finish("ris.")))
-    leaving = sent_by(scene.answer().give)
-    await anext(leaving)
-    staying = asyncio.create_task(scene.final())
-    await asyncio.sleep(0.005)
-    await leaving.aclose()
-    assert (await staying).text == "Paris."
-    assert (len(scene.llms["small"].calls), len(scene.write_behind.stored)) == (1, 1)
 
 
 @pytest.mark.parametrize(("other", "degraded"), [("large", []), ("quick", ["llm:replaced"])])
@@ -210,18 +183,6 @@ async def test_with_an_expired_answer_as_fallback_no_call_waits_for_a_model(orde
     assert (final.text, [made.action for made in final.decisions]) == (answer, [act])
 
 
-async def test_the_error_of_a_broken_model_is_reported_with_any_fallback():
-    scene = Scene(ScriptedCache(MISS), ScriptedRoutes(("small",)), FIXED, small=ScriptedLlm(Unavailable("gone")))
-    with pytest.raises(ModelUnavailable):
-        await scene.final()
-
-
-async def test_a_first_text_that_is_late_is_replaced_by_the_other_model():
-    scene = Scene(small=ScriptedLlm(None), large=ScriptedLlm(finish("Hi.")))
-    final = await scene.final(first_token_budget_ms=20)
-    assert (final.text, final.model, list(final.degraded)) == ("Hi.", "large", ["llm:replaced"])
-
-
 async def test_a_fault_after_the_last_event_leaves_no_reservation_open(monkeypatch: pytest.MonkeyPatch):
     def broken(stage: CacheStage, final: pb.Final) -> NoReturn:
         raise RuntimeError
@@ -233,25 +194,12 @@ async def test_a_fault_after_the_last_event_leaves_no_reservation_open(monkeypat
     assert len(scene.billed) == 1
 
 
-async def test_the_event_of_an_ended_stage_comes_before_a_slow_models_first_text():
-    scene = Scene(ScriptedCache(MISS), small=ScriptedLlm(0.05, text("Pa"), finish("ris.")))
-    kinds = [[event.WhichOneof("kind") for event in message.events] for message in await scene.messages()]
-    assert kinds == [["accepted", "stage", "stage"], ["delta"], ["delta", "stage", "final"]]
-
-
 async def test_a_cost_limit_leaves_out_models_that_may_cost_more_and_refuses_what_none_can_do():
     with pytest.raises(InvalidInput, match="max_cost_usd: at least"):
         await Scene(ScriptedCache(MISS)).final(max_cost_usd=1e-9)
     with pytest.raises(InvalidInput, match="max_cost_usd: at least"):
         await Scene().final(max_cost_usd=1e-9, model="small")
     assert (await Scene().final(max_cost_usd=0.1)).text == "Paris."
-
-
-async def test_equal_requests_share_a_generation_where_there_is_no_cache():
-    scene = Scene()
-    finals = await asyncio.gather(*(scene.final() for _ in range(3)))
-    assert {final.text for final in finals} == {"Paris."}
-    assert len(scene.llms["small"].calls) == 1
 
 
 async def test_a_stream_that_ends_without_a_finish_is_an_error():

@@ -23,6 +23,7 @@ from services.runtime.errors import Unavailable
 from tests.cancelling import cancelled_at_every_await
 from tests.clock import loop_clock
 from tests.unit.gateway.answer.scene import MISS, Scene
+from tests.unit.gateway.answer.stages.cascades import cascading
 from tests.unit.gateway.reading import sent_by
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, finish, text
 from tests.unit.gateway.scripted_media import ScriptedAudio, ScriptedVision, senses
@@ -71,6 +72,7 @@ SCENES: dict[str, tuple[Callable[[], Scene], dict[str, Any]]] = {
         {"images": [pb.Image(data=b"1")], "audio": pb.Audio(data=b"2")},
     ),
     "with tools": (with_tools, {"mesh_tools": OFFERED}),
+    "of a cascade": (partial(cascading, 0.01, text("Pa"), 0.01, finish("ris.")), {"cascade": pb.Cascade()}),
 }
 
 

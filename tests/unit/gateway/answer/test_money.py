@@ -109,6 +109,7 @@ CASES = {
         [Used("small", 2_000, 1), Used("small", 2_001, 99)],
         policies=RETRY,
     ),
+    "an answer whose first text never comes": lambda: Case({"small": says(None)}, [Used("small", ESTIMATE, 0)]),
     "an answer that its budget cuts": lambda: Case(
         {"small": says(text("Pa"), text("ri"), None)}, [Used("small", ESTIMATE, 2)]
     ),

@@ -8,7 +8,6 @@ from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
-from services.gateway.answer.backends import Fallbacks
 from services.runtime.errors import NotSupported, Unavailable
 from tests.unit.gateway.answer.scene import Scene
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, ScriptedRoutes, finish, text
@@ -126,11 +125,6 @@ async def _broken(script: list[object], **fields: object) -> tuple[pb.Final, int
     return final, sum(bool(request.prefix) for replica in replicas for request in replica.requests)
 
 
-async def test_a_text_that_broke_off_is_gone_on_with_elsewhere():
-    final, went_on = await _broken([text("the ")])
-    assert (final.text, went_on) == ("the rest", 1)
-
-
 @pytest.mark.parametrize(
     ("script", "fields"),
     [
@@ -142,13 +136,6 @@ async def test_a_text_that_broke_off_is_gone_on_with_elsewhere():
 async def test_a_call_or_a_thought_that_broke_off_is_not_gone_on_with(script: list[object], fields: dict[str, object]):
     final, went_on = await _broken(script, **fields)
     assert (final.finish_reason, went_on) == (chat_pb2.FINISH_REASON_INTERRUPTED, 0)
-
-
-async def test_no_template_replaces_a_tool_call():
-    scene = Scene(fallbacks=Fallbacks(("template",)), small=ScriptedLlm(None))
-    scene.budget_ms = 30
-    final = await scene.final(tools=TOOLS)
-    assert (final.text, final.finish_reason) == ("", chat_pb2.FINISH_REASON_BUDGET)
 
 
 async def test_an_index_that_makes_no_sense_costs_nothing():

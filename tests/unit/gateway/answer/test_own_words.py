@@ -73,6 +73,7 @@ async def test_a_tool_that_had_to_be_called_need_not_be_called_again(choice: obj
     first, last = scene.llms["small"].requests
     assert [wanted, "tool_choice" in sent(first)] == [first.tool_choice, False]
     assert "tool_choice" not in sent(last)
+    assert last.tool_choice != wanted
     assert ("tools" in sent(last)) == bool(tools), "a model receives the tools that its conversation has calls of"
     assert sent(last)["top_p"] == 0.5
 
@@ -137,6 +138,7 @@ async def test_a_model_that_chooses_what_to_call_is_held_to_no_form(form: dict[s
     own = words(**form)
     await scene.final(mesh_tools=OFFERED, response_format=chat_pb2.ResponseFormat(json_object=True), original=own)
     first, *_, last = scene.llms["small"].requests
+    assert [each.response_format.json_object for each in (first, last)] == [False, True]
     assert sent(first) == left
     assert {name: sent(last)[name] for name in form} == form
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.vision.v1 import vision_pb2
@@ -67,10 +66,6 @@ def test_a_template_gives_the_notation_of_a_model_that_has_learned_another() -> 
         "image: ",
     ]
     assert picture_lines(labels_of([("a {labels} %s {0}", 1)]), "{labels}") == ["a {labels} %s {0} (1.00)"]
-
-
-def test_without_images_the_prompt_has_no_labels() -> None:
-    assert picture_lines([]) == []
 
 
 def test_a_template_without_a_placeholder_for_labels_is_refused() -> None:
@@ -137,10 +132,3 @@ def test_context_joins_the_context_that_a_question_brings():
     asked = Asked((said("user", own),), ("image: red circle (0.97)",))
     expected = "Context:\n- image: red circle (0.97)\n- The lamp is red.\n\nQuestion: What color is the lamp?"
     assert asked.for_model()[-1].content == expected
-
-
-def test_without_context_the_question_stays_as_it_is():
-    asked = Asked((said("user", "Hello."),))
-    assert asked.for_model() == [said("user", "Hello.")]
-    assert asked.attachments() == []
-    assert cache_pb2.Question(attachments=asked.attachments()) == cache_pb2.Question()

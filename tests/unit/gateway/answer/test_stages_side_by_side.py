@@ -16,7 +16,7 @@ from services.gateway.answer.results import Done
 from services.gateway.answer.stages.cache.stage import CacheStage
 from services.gateway.answer.stages.stage import AnswerStage, Work
 from tests.clock import loop_clock
-from tests.unit.gateway.answer.scene import EXACT, MISS, Scene
+from tests.unit.gateway.answer.scene import EXACT, Scene
 from tests.unit.gateway.reading import sent_by
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, text
 
@@ -78,23 +78,6 @@ async def test_a_stage_does_not_wait_for_one_that_it_does_not_need():
     over, _ = await ended(stages, plan, Scene())
     assert started["tools"] - began == pytest.approx(0.05)
     assert over == pytest.approx(0.3)
-
-
-async def test_a_stage_does_not_wait_for_the_caches_word_either():
-    started: dict[str, float] = {}
-    stages = {"guard": beside("guard", 0.05, started), "cache": CacheStage, "tools": beside("tools", 0.1, started)}
-    plan = [
-        StageClaim("guard", 0.1, 1e9),
-        StageClaim("cache", 0.4, 1e9),
-        StageClaim("tools", 0.4, 1e9, False, ("guard",)),
-    ]
-    plan.append(StageClaim("prompt", 0.1, 1e9, False, ("tools",)))
-    stages["prompt"] = beside("prompt", 0.1, started)
-    began = loop_clock()
-    over, final = await ended(stages, plan, Scene(Slow(MISS)))
-    assert started["prompt"] - began == pytest.approx(0.15)
-    assert over == pytest.approx(0.4)
-    assert final.cache.verdict == pb.CACHE_VERDICT_MISS
 
 
 async def test_a_client_that_leaves_pays_for_a_model_that_was_asked_beside_another_stage():

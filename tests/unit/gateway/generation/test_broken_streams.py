@@ -21,6 +21,7 @@ def test_a_stream_that_breaks_goes_on_from_its_text_on_another_replica(problem: 
     scene = play(policies={"retry": RETRY}, m=[first, second])
     assert scene.words == "Once upon a time."
     assert second.requests[-1].prefix == "Once upon "
+    assert second.requests[-1].messages == first.requests[-1].messages
     assert scene.report.resumed
     assert scene.report.carried_tokens == 1
 

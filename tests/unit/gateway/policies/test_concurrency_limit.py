@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.gateway.policies.concurrency_limit import Aimd, FixedLimit, Gradient2, Limit, Sample
+from services.gateway.policies.concurrency_limit import Aimd, Gradient2, Limit, Sample
 from tests.clock import PausedClock
 
 Adaptive = Callable[[int, int, int, PausedClock], Limit]
@@ -199,13 +199,6 @@ def test_a_refusal_is_not_taken_for_a_fast_answer():
     limit = Aimd(50, 10, 200, clock)
     feed(limit, clock, samples(0.8, 50, 19) + [Sample(0.001, None, 50, failed=True)] * 100)
     assert limit.value == 45
-
-
-def test_a_fixed_limit_stays():
-    limit = FixedLimit(7)
-    for _ in range(100):
-        limit.sample(Sample(60, 50, 7, failed=True))
-    assert limit.value == 7
 
 
 def test_a_start_outside_the_bounds_is_moved_into_them():

@@ -14,7 +14,6 @@ from services.gateway.policies.concurrency_limit import FixedLimit, Gradient2, S
 from services.gateway.policies.hedge import Hedge, HedgeBudget, HedgeRule
 from services.gateway.policies.limiter import Limiter
 from services.gateway.policies.slot import Shed, SlotRequest
-from services.gateway.policies.wait_queue import _OVERLOAD_SHARE
 from services.runtime.deadline import Deadline
 from tests.clock import PausedClock, loop_clock, on_paused_loop
 
@@ -85,19 +84,6 @@ def test_without_reports_of_its_queue_the_limit_drifts_by_a_tenth_in_an_hour_at_
     minutes = limit_under_overload(20, 3_600, reports_queue=False)
     assert 20 <= min(minutes) <= max(minutes) <= 50
     assert max(minutes[-5:]) <= 1.1 * min(minutes[:5])
-
-
-def erlang_b(slots: int, load: float) -> float:
-    """The share of calls that find no slot, without a queue."""
-    lost = 1.0
-    for number in range(1, slots + 1):
-        lost = load * lost / (number + load * lost)
-    return lost
-
-
-@pytest.mark.parametrize("slots", [10, 20, 100])
-def test_at_a_load_of_95_in_100_fewer_are_lost_without_any_wait_than_an_overload_loses(slots: int):
-    assert erlang_b(slots, 0.95 * slots) < _OVERLOAD_SHARE
 
 
 def served(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable
 from contextlib import aclosing
@@ -227,40 +226,12 @@ async def test_a_model_that_can_only_be_made_to_call_answers_with_what_came_of_t
     assert scene_.llms["small"].requests[-1].messages[-1].content == as_data("weather", "rain")
 
 
-async def test_a_form_is_asked_for_in_the_answer_alone():
-    form = chat_pb2.ResponseFormat(json_object=True)
-    scene_ = scene(tools(), [text("I think"), None], [finish("{}")])
-    final = await scene_.final(mesh_tools=OFFERED, response_format=form)
-    first, last = scene_.llms["small"].requests
-    assert not first.HasField("response_format")
-    assert last.response_format.json_object
-    assert final.text == "{}"
-
-
-async def test_a_call_that_must_be_made_must_be_made_once():
-    choice = chat_pb2.ToolChoice(name="weather")
-    scene_ = scene(tools(), [calls(OSLO)], ANSWER)
-    await scene_.final(mesh_tools=OFFERED, tool_choice=choice)
-    first, last = scene_.llms["small"].requests
-    assert (first.tool_choice.name, last.tool_choice.name) == ("weather", "")
-
-
 async def test_a_client_that_leaves_amid_an_agents_words_pays_for_what_was_read_and_written_until_then():
     words = [text("It "), 0.01, text("rains "), None]
     scene_, plain = scene(tools(), words), Scene(small=ScriptedLlm(*words))
     for asked in (scene_, plain):
         await _leaving(asked, lambda event: "rains" in event.delta.text)
     assert scene_.billed[0] >= plain.billed[0] > 2  # the tools that it was offered may count as well
-
-
-async def test_a_client_that_leaves_amid_an_agents_calls_pays_for_the_step_and_leaves_nothing_behind():
-    source = tools(news=(0.5, "none"))
-    scene_ = scene(source, [calls(OSLO, ("news", {}))], ANSWER)
-    await _leaving(scene_, lambda event: event.HasField("stage") and event.stage.name == "tool:weather")
-    assert scene_.billed[0] > 0
-    await asyncio.sleep(0)
-    assert source.cancelled == ["news"]
-    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def _leaving(asked: Scene, at: Callable[[pb.Event], bool]) -> None:

@@ -107,18 +107,6 @@ async def test_a_judge_has_what_the_fast_model_has_left_of_that_share():
     assert final.text == "It is Paris."
 
 
-async def test_a_client_that_leaves_meanwhile_stops_the_fast_model_and_pays_for_its_prompt():
-    scene = cascading(text("Pa"), None)
-    leaving = asyncio.create_task(scene.final(cascade=pb.Cascade()))
-    await asyncio.sleep(0.1)
-    leaving.cancel()
-    await asyncio.wait({leaving})
-    await asyncio.sleep(0)
-    assert all(call.closed for call in scene.llms["quick"].calls)
-    assert not scene.llms["better"].calls
-    assert scene.billed[0] > 0
-
-
 async def test_equal_questions_share_the_first_try():
     scene = cascading(0.05, finish("Paris."), cache=ScriptedCache(MISS))
     both = await asyncio.gather(scene.final(cascade=pb.Cascade()), scene.final(cascade=pb.Cascade()))

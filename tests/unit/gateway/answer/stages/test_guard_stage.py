@@ -24,9 +24,6 @@ from tests.unit.gateway.scripted_media import ScriptedAudio, senses
 pytestmark = pytest.mark.paused
 
 
-# ---- before ----
-
-
 async def test_a_tenant_without_a_guard_has_no_guard_stage():
     final = await Scene(ScriptedCache(MISS)).final(messages=said(ATTACK))
     assert "guard" not in outcomes(final)
@@ -140,9 +137,6 @@ async def test_a_long_text_is_looked_through_in_pieces_and_not_asked_of_the_cach
     assert outcomes(final)["guard"] == "OK"
 
 
-# ---- late ----
-
-
 @given(late=st.sampled_from(["open", "closed"]), sentences=st.integers(0, 400), slice_ms=st.integers(0, 20))
 @settings(max_examples=examples(30), deadline=None)
 def test_a_guard_that_is_late_does_what_its_setting_says(late: str, sentences: int, slice_ms: int):
@@ -222,15 +216,6 @@ async def test_many_short_messages_are_checked_in_steps_between_which_others_run
     assert 0 < most <= screen.AT_ONCE // screen.EACH
 
 
-# ---- after ----
-
-
-# ---- whose guard ----
-
-
-# ---- tools of the mesh ----
-
-
 @pytest.mark.parametrize("late", [False, True])
 async def test_a_tool_reads_the_question_as_a_model_does_and_not_before_the_guard_is_done(late: bool):
     source, scene = searching(personal="mask", injection="refuse")
@@ -246,6 +231,3 @@ async def test_nothing_is_called_for_a_question_that_is_refused():
     with pytest.raises(GuardRefused):
         await scene.final(messages=said(ATTACK), mesh_tools=[pb.MeshTool(name="search")])
     assert not source.calls
-
-
-# ---- a caller's own words ----
