@@ -61,19 +61,18 @@ class Throttled(Exhausted):
 class _Result(Enum):
     GOOD = "good"
     SLOW = "slow"
-    SILENT = "silent"  # slow by now, and nothing has come
+    SILENT = "silent"  # slow, and nothing has come
     FAILED = "failed"
     NONE = "none"
 
 
 class Permit:
-    """The permit for one call, which reports once how it ended; later reports are ignored."""
+    """The permit for one call, which reports once how it ended."""
 
-    __slots__ = ("_breaker", "_epoch", "_reported", "_started", "probe")
+    __slots__ = ("_breaker", "_epoch", "probe")
 
-    def __init__(self, breaker: Breaker, epoch: int, started: float, probe: bool):
-        self._breaker, self._epoch, self._started, self.probe = breaker, epoch, started, probe
-        self._reported = False
+    def __init__(self, breaker: Breaker, epoch: int, probe: bool):
+        self._breaker, self._epoch, self.probe = breaker, epoch, probe
 
     def succeeded(self, first_s: float | None) -> None:
         """The first text came after `first_s` seconds; None: there was none to wait for."""
@@ -85,23 +84,18 @@ class Permit:
 
     def throttled(self, retry_after_s: float) -> None:
         """The backend is to be left alone for `retry_after_s` seconds; 0: it did not say for how long."""
-        if not self._reported:
-            self._reported = True
-            self._breaker._throttle(self._epoch, retry_after_s)
+        self._breaker._throttle(self._epoch, retry_after_s)
 
-    def abandoned(self) -> None:
-        """The caller left first. That is no sample, unless the call was slow by then."""
-        slow = self._breaker.clock() - self._started > self._breaker.slow_s
-        self._report(_Result.SILENT if slow else _Result.NONE)
+    def silent(self) -> None:
+        """The caller left after more than `slow_s` seconds, and nothing had come."""
+        self._report(_Result.SILENT)
 
     def withdrawn(self) -> None:
         """The end of the call is no sample, however long it took."""
         self._report(_Result.NONE)
 
     def _report(self, result: _Result) -> None:
-        if not self._reported:
-            self._reported = True
-            self._breaker._record(self._epoch, self.probe, result)
+        self._breaker._record(self._epoch, self.probe, result)
 
 
 class Breaker:
@@ -157,15 +151,14 @@ class Breaker:
 
     def enter(self) -> Permit | None:
         """A permit for a call now, or None. While half open, one call at a time gets it: the probe."""
-        now = self.clock()
         if self._state is State.CLOSED:
-            return Permit(self, self._epoch, now, False)
+            return Permit(self, self._epoch, False)
         if not self.would_admit():
             return None
         if self._state is State.OPEN:
             self._become(State.HALF_OPEN)
         self._probing = True
-        return Permit(self, self._epoch, now, True)
+        return Permit(self, self._epoch, True)
 
     def would_admit(self) -> bool:
         """Whether `enter` would return a permit. Changes nothing."""

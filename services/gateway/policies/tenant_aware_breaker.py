@@ -38,13 +38,25 @@ class Blame(Enum):
 
 class TenantAwarePermit:
     """The permit for one call of one tenant. It reports once how it ended; later reports are ignored, and blame neither
-    tenant nor backend."""
+    tenant nor backend. A call inside `with` brings a whole reply, or its error is reported; another end is no sample.
+    """
 
     __slots__ = ("_breaker", "_common", "_own", "_reported", "_started", "tenant")
 
     def __init__(self, breaker: TenantAwareBreaker, tenant: str, common: Permit, own: Permit | None):
         self._breaker, self.tenant, self._common, self._own = breaker, tenant, common, own
         self._started, self._reported = breaker.clock(), False
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if error is None:
+            self.replied()
+        elif isinstance(error, ServiceError):
+            self.ended(error)
+        else:
+            self.withdrawn()
 
     @property
     def probe(self) -> bool:
@@ -94,7 +106,7 @@ class TenantAwarePermit:
         if self._breaker.baseline.is_overdue(had_s):
             return self.failed()
         if had_s > self._breaker.slow_s:
-            self._charge(Permit.abandoned)
+            self._charge(Permit.silent)
         else:
             self.withdrawn()
         return Blame.NONE

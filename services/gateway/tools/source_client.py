@@ -210,19 +210,13 @@ class SourceClient:
     async def _attempt(
         self, call: CallAttempt, permit: TenantAwarePermit, waited: WaitedToEnd
     ) -> tool_pb2.CallToolResponse:
-        try:
-            result = await self.source.call(call)
-            permit.replied()
-            return result
-        except ServiceError as error:
-            permit.ended(error)
-            raise
-        except asyncio.CancelledError:
-            if waited():
-                permit.abandoned()
-            raise
-        finally:
-            permit.withdrawn()  # of no effect after a report; an early cancel is no sample
+        with permit:
+            try:
+                return await self.source.call(call)
+            except asyncio.CancelledError:
+                if waited():  # an early cancel is no sample
+                    permit.abandoned()
+                raise
 
     async def run(self) -> None:
         """Keep connected, and list the tools before the first request, until cancelled."""

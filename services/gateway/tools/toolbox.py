@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 import grpc
-from opentelemetry.trace import Span
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
@@ -23,7 +22,7 @@ from services.gateway.policies.retry import RetryBudget
 from services.gateway.settings.tools import ToolSettings
 from services.gateway.tools.listing import Tool
 from services.gateway.tools.source import ToolService, ToolSource
-from services.gateway.tools.source_client import CallOutcome, ResultCache, SourceClient, WaitedToEnd
+from services.gateway.tools.source_client import ResultCache, SourceClient
 from services.runtime import strict_json
 from services.runtime.errors import InvalidInput
 
@@ -79,23 +78,8 @@ class Toolbox:
             for client in self._clients.values():
                 group.create_task(client.run())
 
-    async def call(
-        self,
-        tool: Tool,
-        arguments: str,
-        tenant: Tenant,
-        score: int,
-        within_s: float,
-        span: Span,
-        waited: WaitedToEnd = lambda: False,
-    ) -> CallOutcome:
-        """Call the tool. `waited`: as in `SourceClient`. Raises `ServiceError`; a tool's own refusal is a result."""
-        client = self._clients[tool.source]
-        return await client.call(tool, arguments, tenant, score, within_s, span, waited)
-
-    def call_s(self, tool: Tool) -> float:
-        """How long an answer waits for a call, in seconds."""
-        return self._clients[tool.source].source_settings.call_ms / 1000
+    def client_of(self, tool: Tool) -> SourceClient:
+        return self._clients[tool.source]
 
     async def list(self, tenant: Tenant, within_s: float) -> pb.ListToolsResponse:
         """A tenant's tools and the state of their sources."""

@@ -53,21 +53,16 @@ class _MediaStage(AnswerStage):
                 ledger.decide(Act.BREAKER_SKIPPED, self.name, stage.detail)
                 return None, breaker.refusal(tenant)
             try:
-                result = await work(stage)
-                permit.replied()
-                return result, None
-            except ServiceError as error:
-                permit.ended(error)
-                if isinstance(error, InvalidInput):
-                    raise
-                problem = error
-            finally:
-                permit.withdrawn()  # unless it has reported
-            late = isinstance(problem, TooLate)
-            stage.outcome = pb.STAGE_OUTCOME_OVERRUN if late else pb.STAGE_OUTCOME_FAILED
-            stage.detail = problem.outline
-            ledger.decide(Act.BUDGET_SKIPPED if late else Act.FALLBACK_SKIPPED, self.name, problem.outline)
-            return None, problem
+                with permit:
+                    return await work(stage), None
+            except InvalidInput:
+                raise
+            except ServiceError as problem:
+                late = isinstance(problem, TooLate)
+                stage.outcome = pb.STAGE_OUTCOME_OVERRUN if late else pb.STAGE_OUTCOME_FAILED
+                stage.detail = problem.outline
+                ledger.decide(Act.BUDGET_SKIPPED if late else Act.FALLBACK_SKIPPED, self.name, problem.outline)
+                return None, problem
 
     def _metadata(self, stage: Running) -> telemetry.Metadata:
         return (*telemetry.propagate(stage.span), whose(self.context.tenant.name))

@@ -230,19 +230,17 @@ def begin(
 ) -> ToolRun:
     """Call a tool for an answer, which waits for it `within_s` at the most; the call may go on until the answer ends.
     `above`: the span of the stage that calls."""
-    toolbox, ledger, request = request_tools.toolbox, context.ledger, context.question.request
+    client, ledger, request = request_tools.toolbox.client_of(tool), context.ledger, context.question.request
     name = f"tool:{tool.name}"
     span = telemetry.start_span(name, parent=above)
-    running = Running(name, min(within_s, toolbox.call_s(tool)), span, ledger.elapsed())
+    running = Running(name, min(within_s, client.source_settings.call_ms / 1000), span, ledger.elapsed())
     rank = score(premium=context.tenant.premium, realtime=request.realtime, attempt=request.attempt)
 
     async def call() -> tuple[CallOutcome, ReadableResult]:
         remaining_s = ledger.remaining()
-        call_outcome = await toolbox.call(tool, arguments, context.tenant, rank, remaining_s, span, lambda: run.waited)
-        content, citations = (
-            _within(context, request_tools, tool.name, call_outcome.result.content),
-            _bounded(call_outcome.result.citations),
-        )
+        call_outcome = await client.call(tool, arguments, context.tenant, rank, remaining_s, span, lambda: run.waited)
+        content = _within(context, request_tools, tool.name, call_outcome.result.content)
+        citations = _bounded(call_outcome.result.citations)
         return call_outcome, await guarded_result(context, tool.name, content, citations)
 
     task = asyncio.create_task(call(), context=telemetry.within(span))

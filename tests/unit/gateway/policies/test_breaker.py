@@ -73,9 +73,7 @@ def test_the_breaker_opens_at_a_share_of_failures_or_late_texts_and_at_failures_
 def test_a_long_silence_does_not_end_a_row_of_failures(clock):
     breaker = make(clock, **NO_RATE)
     fail(breaker, 4)
-    permit = admitted(breaker)
-    clock.advance(10)
-    permit.abandoned()
+    admitted(breaker).silent()
     fail(breaker)
     assert breaker.state is State.OPEN
 
@@ -88,16 +86,14 @@ def test_failures_that_are_long_ago_do_not_count(clock):
     assert breaker.state is State.CLOSED
 
 
-def test_an_abandoned_call_counts_only_when_it_was_slow_by_then(clock):
+def test_a_withdrawn_call_is_no_sample_and_a_long_silence_is_slow(clock):
     breaker = make(clock)
     for _ in range(20):
-        admitted(breaker).abandoned()
+        admitted(breaker).withdrawn()
     assert breaker.state is State.CLOSED
-    slow = [admitted(breaker) for _ in range(5)]
-    clock.advance(2.5)
-    for permit in slow:
-        permit.abandoned()
-    assert breaker.state is State.OPEN
+    for _ in range(5):
+        admitted(breaker).silent()
+    assert breaker.why == "5 of 5 calls in 10 s took more than 2 s to first text"
 
 
 def test_throttling_opens_the_breaker_at_once_for_the_retry_delay(clock):
@@ -161,9 +157,9 @@ def test_a_probe_that_does_not_succeed_opens_it_again(clock, ends, why: str, lea
     assert least_s <= breaker.retry_after_s() <= 1.5 * least_s
 
 
-def test_an_abandoned_probe_permits_the_next(clock):
+def test_a_withdrawn_probe_permits_the_next(clock):
     breaker = half_open(clock)
-    admitted(breaker).abandoned()
+    admitted(breaker).withdrawn()
     assert breaker.state is State.HALF_OPEN
     assert admitted(breaker).probe
 
@@ -184,16 +180,6 @@ def test_calls_that_began_before_it_opened_neither_close_nor_reopen_it(clock):
     probe.succeeded(0.1)
     for permit in early:
         permit.failed()
-    assert breaker.state is State.CLOSED
-
-
-def test_a_call_reports_once(clock):
-    breaker = make(clock)
-    permit = admitted(breaker)
-    permit.succeeded(0.1)
-    for _ in range(5):
-        permit.failed()
-    permit.throttled(60)
     assert breaker.state is State.CLOSED
 
 

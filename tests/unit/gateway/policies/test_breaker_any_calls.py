@@ -46,7 +46,7 @@ class _AnyCalls(RuleBasedStateMachine):
     @precondition(lambda self: self.running)
     @rule(
         data=st.data(),
-        how=st.sampled_from(["good", "slow", "failed", "throttled", "abandoned"]),
+        how=st.sampled_from(["good", "slow", "failed", "throttled", "silent", "withdrawn"]),
         retry_after_s=st.floats(0, 5),
     )
     def a_call_ends(self, data, how, retry_after_s):

@@ -106,15 +106,11 @@ class CacheStage(AnswerStage):
             ledger.decide(Act.BREAKER_SKIPPED, self.name, stage.detail)
             return None
         try:
-            found = await cache.lookup(self._request(question), stage.budget_s, telemetry.propagate(stage.span))
-            permit.replied()
+            with permit:
+                return await cache.lookup(self._request(question), stage.budget_s, telemetry.propagate(stage.span))
         except ServiceError as problem:
-            permit.ended(problem)
             self.fallback(problem, stage)
             return None
-        finally:
-            permit.withdrawn()  # unless it has reported
-        return found
 
     async def _say(self, answer: cache_pb2.Answer | Copy) -> Done:
         """Answer with a hit, all at once, or at its pace within 80% of the time left."""
