@@ -123,11 +123,9 @@ class Inputs:
         return picture_lines(self.labels, vision.note if vision else "")
 
     def take_transcript(self, text: str) -> None:
-        """Add the recording's transcript."""
         self.transcript, self._asked = text, None
 
     def take_labels(self, labels: Sequence[vision_pb2.Labels]) -> None:
-        """Add the pictures' labels."""
         self.labels, self._asked = labels, None
 
     def add_context(self, lines: Sequence[str]) -> None:

@@ -134,7 +134,6 @@ class Ledger:
             self.end(running)
 
     def end(self, running: Running) -> None:
-        """End a stage."""
         name, spent = running.name, self.elapsed() - running.started
         if running.span.is_recording():
             running.span.set_attributes(
@@ -173,7 +172,6 @@ class Ledger:
         return pb.Accepted(trace_id=telemetry.trace_id(self.span), budget_ms=self.plan.budget_ms, plan=plan)
 
     def close(self, done: Done) -> pb.Final:
-        """The last event."""
         final, written, self.total_s = self.final, self.written, self.elapsed()
         final.model, final.finish_reason = done.model, done.reason
         final.usage.CopyFrom(done.usage)

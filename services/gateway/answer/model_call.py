@@ -194,7 +194,6 @@ async def collect(context: RequestContext, reading: GenerationReading, tried: Tr
 
 
 async def collect_all(context: RequestContext, reading: GenerationReading) -> Tried:
-    """Read the whole answer."""
     tried = Tried()
     await collect(context, reading, tried)
     return tried

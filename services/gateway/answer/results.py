@@ -13,8 +13,6 @@ from services.runtime.routing import Choice
 
 
 class Result:
-    """The result of a stage."""
-
     __slots__ = ()
 
 

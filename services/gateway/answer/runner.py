@@ -143,7 +143,6 @@ class AnswerRunner:
             await asyncio.wait(self._working)
 
     def _cancel(self) -> None:
-        """Cancel the work of all stages."""
         for work in self._begun.values():
             work.close()
         for task in self._working:

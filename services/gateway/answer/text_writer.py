@@ -90,7 +90,6 @@ class TextWriter:
                 return
 
     async def think(self, thought: str, tokens: int) -> None:
-        """Add reasoning."""
         if self._thought is None:
             self._write_thought(Piece(thought, tokens))
         elif not self.cut:

@@ -35,7 +35,6 @@ _ALLOWED: Mapping[int, Bypassed] = {
 
 @cache
 def wordings() -> Mapping[str, Wording]:
-    """The words of each kind."""
     read = tomllib.loads(Path(__file__).with_name("kinds.toml").read_text("utf-8"))
     return {kind: Wording(**read[kind], lists=read["lists"]) for kind in KINDS}
 

@@ -220,7 +220,6 @@ class Call:
             self._watching.cancel()
 
     def _record_complete(self) -> None:
-        """Record a complete answer."""
         finish = self._completion.finish
         if self.outcome or finish is None:
             return

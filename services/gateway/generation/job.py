@@ -81,7 +81,6 @@ class Job:
 
     @property
     def model(self) -> str:
-        """The model to ask."""
         return self.models[0]
 
     @property
@@ -117,8 +116,6 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """An attempt and its slot."""
-
     attempt: Attempt
     slot: Slot
 

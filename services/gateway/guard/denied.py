@@ -58,7 +58,6 @@ def check_pattern(pattern: str) -> None:
 
 
 def _kinds(parsed: Any) -> Iterable[str]:
-    """The kinds of elements in an expression."""
     for kind, value in parsed:
         if kind.name == "AT":
             yield value.name

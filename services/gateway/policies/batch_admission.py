@@ -67,8 +67,6 @@ class ItemTurn:
 
 
 class Releasable(Protocol):
-    """A slot."""
-
     def release(self, *, unused: bool = False) -> bool: ...
 
 

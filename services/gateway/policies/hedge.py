@@ -176,7 +176,6 @@ class Hedge:
         self._firsts = WindowedDigest(rule.window_s, clock)
 
     def add_first_text(self, first_s: float) -> None:
-        """Add a call's time to its first text."""
         self._firsts.add(first_s)
 
     def add_unanswered(self, after_s: float) -> bool:

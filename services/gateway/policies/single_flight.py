@@ -43,7 +43,6 @@ class Flight(Generic[T]):
         return reader
 
     def unsubscribe(self, reader: FlightReader[T]) -> None:
-        """Stop reading."""
         if reader in self._readers:
             del self._readers[reader]
             if not self._readers and self._task and not self.over:
@@ -53,7 +52,6 @@ class Flight(Generic[T]):
                 self._task.get_loop().call_soon(self._stop, self._task)
 
     def add(self, item: T) -> None:
-        """Add an item."""
         self.items.append(item)
         self._wake()
 

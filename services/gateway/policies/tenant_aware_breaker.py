@@ -212,11 +212,9 @@ class TenantAwareBreaker:
 
     @property
     def state(self) -> State:
-        """The state of the common breaker."""
         return self._common.state
 
     def answered(self, tenant: str) -> None:
-        """A call of `tenant` succeeded."""
         self._failing.clear()
         if self._answered[0] != tenant:
             self._other = self._answered

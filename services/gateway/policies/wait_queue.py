@@ -46,7 +46,6 @@ class WaitLimit:
         return self._now_s < self._full_s and now - self._judged < _FORGET * self._full_s
 
     def note_waiting(self, waiting: bool, now: float) -> None:
-        """Note whether requests are waiting."""
         self._waiting_since = min(self._waiting_since, now) if waiting else float("inf")
 
     def seconds(self, now: float) -> float:
@@ -67,8 +66,6 @@ class WaitLimit:
 
 @dataclass(slots=True, eq=False)
 class WaitingRequest(Generic[P]):
-    """A request that waits in a queue."""
-
     tenant: str
     weight: float
     rank: Rank

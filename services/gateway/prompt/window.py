@@ -81,18 +81,7 @@ def _size(message: chat_pb2.Message) -> int:
 
 
 def size_of(text: str) -> int:
-    """The size of a text, in bytes of UTF-8."""
     return len(text) if text.isascii() else len(text.encode())
-
-
-def texts(message: chat_pb2.Message) -> Iterable[str]:
-    """The texts of a message, in their order."""
-    yield message.content
-    for part in message.parts:
-        yield part.text
-    for call in message.tool_calls:
-        yield call.name
-        yield call.arguments
 
 
 def step_bytes(limit_tokens: int) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
 import signal
 import time
@@ -22,7 +21,6 @@ from mcp_types import INTERNAL_ERROR, INVALID_REQUEST, JSONRPCError, JSONRPCResp
 
 from services.gateway.settings.tools import ToolSettings
 
-_log = logging.getLogger(__name__)
 _INHERITED = ("PATH", "HOME", "LANG", "USER")
 _PARTING_S = 1.0  # for a server to end after its input, and again after SIGTERM; for the end of a session
 _PROMPT_S = 5.0  # to connect, for a free connection, and for a server to take a message

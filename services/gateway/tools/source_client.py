@@ -90,8 +90,6 @@ class CallOutcome:
 
 
 class SourceClient:
-    """A client of the source `name`."""
-
     def __init__(
         self,
         name: str,

@@ -40,7 +40,6 @@ class Beforehand:
     arguments: str | None = None
 
     def with_question(self, question: str) -> str:
-        """The arguments of the call."""
         if self.arguments is not None or self.tool is None:
             return self.arguments or "{}"
         return canonical({self.tool.description.question_argument: question})

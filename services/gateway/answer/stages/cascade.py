@@ -57,7 +57,6 @@ def refused(tried: Tried, request: pb.GenerateRequest, settings: CascadeSettings
 
 
 def has_form_checked(request: pb.GenerateRequest) -> bool:
-    """Whether the form of an answer is checked."""
     return request.HasField("response_format") and pb.VERIFIER_FORM in _named(request)
 
 

@@ -152,7 +152,6 @@ class LlmStage(AnswerStage):
         return None
 
     def _account(self, report: Report, tokens: int, stage: Running) -> None:
-        """Report the outcome of the generation."""
         ledger = self.context.ledger
         if report.problems and report.model:
             stage.outcome = pb.STAGE_OUTCOME_REPLACED

@@ -73,8 +73,6 @@ class _MediaStage(AnswerStage):
 
 
 class AudioStage(_MediaStage):
-    """Transcribes the recording."""
-
     name, late, gone = "audio", Degraded.AUDIO_BUDGET, Degraded.AUDIO_UNAVAILABLE
 
     @classmethod
@@ -148,8 +146,6 @@ class AudioStage(_MediaStage):
 
 
 class VisionStage(_MediaStage):
-    """Classifies the pictures."""
-
     name, late, gone = "vision", Degraded.VISION_BUDGET, Degraded.VISION_UNAVAILABLE
 
     def __init__(self, context: RequestContext):

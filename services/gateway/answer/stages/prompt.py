@@ -70,8 +70,6 @@ def _is_wordy(question: Question, settings: PromptSettings) -> bool:
 
 
 class PromptStage(AnswerStage):
-    """Prepares the prompt for the model."""
-
     name, after = "prompt", ("audio", "vision", "guard", "router", "tools")
     budget = StageBudget(share=0.1, cap_ms=100)
 

@@ -20,8 +20,6 @@ from services.runtime.routing import Choice, Demand, Tier, affordable
 
 
 class RouterStage(AnswerStage):
-    """Chooses a model."""
-
     name, after = "router", ("audio",)
 
     async def start(self) -> Route:

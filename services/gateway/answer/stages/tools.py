@@ -23,8 +23,6 @@ from services.gateway.tools.toolbox import SILENT_SOURCE, Beforehand, RequestToo
 
 
 class ToolsStage(AnswerStage):
-    """Calls the tools."""
-
     name, after = "tools", ("audio", "guard")  # they read the question as a model does
 
     def __init__(self, context: RequestContext):

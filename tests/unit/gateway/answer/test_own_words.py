@@ -78,9 +78,11 @@ async def test_a_tool_that_had_to_be_called_need_not_be_called_again(choice: obj
     assert sent(last)["top_p"] == 0.5
 
 
-async def test_a_picture_without_labels_in_time_is_not_sent_to_a_model_without_vision():
-    scene = Scene(senses=senses(ScriptedVision(pause_s=9)), small=ScriptedLlm(*ANSWER))
-    await scene.final(images=[pb.Image(data=b"png")], original=words(top_p=0.5))
+@pytest.mark.parametrize("media", [{"images": [pb.Image(data=b"png")]}, {"audio": pb.Audio(data=b"wav")}])
+async def test_media_without_a_text_in_time_are_not_sent_to_a_model_that_needs_texts(media: dict[str, Any]):
+    late = senses(ScriptedVision(pause_s=9), ScriptedAudio("Rain.", pause_s=9))
+    scene = Scene(senses=late, small=ScriptedLlm(*ANSWER))
+    await scene.final(original=words(top_p=0.5), **media)
     (asked,) = scene.llms["small"].requests
     assert sent(asked) == {"top_p": 0.5}
 
@@ -104,13 +106,6 @@ async def test_a_large_request_that_waits_for_others_ends_with_its_budget(large:
         done.set()
         other.cancel()
     assert loop_clock() - began == pytest.approx(0.99)
-
-
-async def test_a_recording_without_a_transcript_in_time_is_not_sent_to_a_model():
-    scene = Scene(senses=senses(audio=ScriptedAudio("Rain.", pause_s=9)), small=ScriptedLlm(*ANSWER))
-    await scene.final(audio=pb.Audio(data=b"wav"), original=words(top_p=0.5))
-    (asked,) = scene.llms["small"].requests
-    assert sent(asked) == {"top_p": 0.5}
 
 
 async def test_a_picture_for_a_model_with_vision_is_sent_as_it_came():

@@ -59,13 +59,6 @@ async def test_a_model_that_may_not_be_called_takes_no_attempt_from_others():
     assert scene.words == "well"
 
 
-def test_an_unavailable_replica_is_retried_on_another():
-    broken, well = ScriptedLlm(GONE), says("well")
-    scene = play(policies={"retry": RETRY}, m=[broken, well])
-    assert (scene.words, scene.decisions) == ("well", [("retry", "started")])
-    assert calls(broken, well) == [1, 1]
-
-
 def test_a_retry_needs_budget():
     broken = ScriptedLlm(scripts=[[GONE], [finish("well")]])
     scene = play(policies={"retry": {"max_share": 0.2}}, m=broken)

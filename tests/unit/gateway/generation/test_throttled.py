@@ -50,18 +50,6 @@ def test_a_throttled_call_is_not_repeated(error: Exhausted, order: dict[str, obj
     assert scene.error.retry_delay_s == (60 if isinstance(error, ShareUsed) else 1)
 
 
-async def test_a_throttled_backend_is_left_alone_for_as_long_as_it_says():
-    busy = ScriptedLlm(too_busy())
-    behind = fleet(loop_clock, m=busy)
-    assert isinstance((await Scene(behind).run()).error, Exhausted)
-    refused = await Scene(behind).run()
-    assert 2.9 < refused.error.retry_delay_s < 3.5
-    assert calls(busy) == [1]
-    await asyncio.sleep(4)
-    await Scene(behind).run()
-    assert calls(busy) == [2]
-
-
 async def test_a_caller_that_retries_after_a_throttled_backends_delay_is_not_refused():
     busy = ScriptedLlm(scripts=[[too_busy()], [finish("well")]])
     behind = fleet(loop_clock, m=busy)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -58,16 +59,11 @@ def whole(text: str, what: Denied | None) -> str:
     return masked(text, merged(sorted(found, key=lambda each: (each.start, -each.end))), Names())
 
 
+@pytest.mark.parametrize("what", [None, denied()], ids=["rules", "also what a tenant denies across sentences"])
 @given(TEXT, CUTS)
 @example(f"password: hunter2!x{KEY}", [1])
-def test_sentences_are_masked_as_the_whole_text_would_be(text: str, cuts: list[int]):
-    assert "".join(streamed(text, cuts, None)) == whole(text, None)
-
-
-@given(TEXT, CUTS)
-@example(f"password: hunter2!x{KEY}", [1])
-def test_the_same_holds_for_what_a_tenant_denies_across_sentences(text: str, cuts: list[int]):
-    assert "".join(streamed(text, cuts, denied())) == whole(text, denied())
+def test_sentences_are_masked_as_the_whole_text_would_be(what: Denied | None, text: str, cuts: list[int]):
+    assert "".join(streamed(text, cuts, what)) == whole(text, what)
 
 
 @given(st.integers(1, 60))

@@ -168,29 +168,3 @@ async def test_under_pressure_batches_wait_until_it_falls():
     scene.pressure = 0.0
     await asyncio.gather(*batch)
     assert scene.served[0][1] == pytest.approx(5, abs=0.1)
-
-
-async def test_a_batch_that_is_cancelled_leaves_nothing_behind():
-    scene = Scene()
-    for pause_s in (0, 0.5, 1):
-        batch = scene.batch("batch", 64)
-        await asyncio.sleep(pause_s)
-        for task in batch:
-            task.cancel()
-        await asyncio.gather(*batch, return_exceptions=True)
-        assert scene.limiter.in_flight == 0
-    assert len(scene.limiter._backlog) == 0
-
-
-async def test_a_slot_given_in_the_turn_of_a_cancellation_goes_back():
-    scene = Scene(slots=2)
-    slot = await scene.limiter.enter(SlotRequest(_BATCH, "a", 1, Deadline.never(), lambda: None))
-    waiting = asyncio.create_task(
-        scene.limiter.enter(SlotRequest(_BATCH, "a", 1, Deadline.after(9, loop_clock), lambda: None))
-    )
-    await asyncio.sleep(0.01)
-    slot.release()  # gives it to the waiting item
-    waiting.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await waiting
-    assert scene.limiter.in_flight == 0

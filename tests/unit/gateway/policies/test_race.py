@@ -109,16 +109,6 @@ async def test_a_second_call_that_begins_just_before_the_time_ends_wins():
     assert not second.lost
 
 
-async def test_a_race_that_is_cancelled_leaves_no_call_running():
-    runner = Runner(5.0)
-    race = Race(None, lambda: None, lambda: float("inf"), lambda: [runner])
-    running = asyncio.create_task(race.run(runner.run()))
-    await asyncio.sleep(1)
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
-    assert runner.left
-
-
 times = st.floats(0, 10, width=16)
 outcomes = st.tuples(times, st.sampled_from([None, GONE]))
 

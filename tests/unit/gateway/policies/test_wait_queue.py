@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from services.gateway.policies.wait_queue import WaitLimit
 
@@ -37,16 +35,6 @@ def test_an_overload_ends_where_no_request_has_come_for_five_full_waits(quiet_s:
     limit.arrived, limit.shed = 100, 100  # since it was judged
     assert limit.seconds(1_000 + quiet_s) == wait_s
     assert limit.overloaded(1_000 + quiet_s) is (wait_s < 0.2)
-
-
-@given(st.lists(st.tuples(st.floats(0, 1), st.integers(0, 50), st.integers(0, 50)), max_size=30))
-def test_a_wait_limit_is_never_more_than_the_full_wait(steps):
-    limit, now = WaitLimit(0.2), 0.0
-    for seconds, arrived, shed in steps:
-        now += seconds
-        limit.arrived += arrived
-        limit.shed += min(shed, arrived)
-        assert limit.seconds(now) in (0.2, 0.005)
 
 
 @pytest.mark.parametrize(("empty_between", "wait_s"), [(False, 0.005), (True, 0.2)])

@@ -19,18 +19,6 @@ def test_tool_results_belong_to_the_question():
     assert window.parts([*conversation(1)[:-1], *asked]).question == tuple(asked)
 
 
-def test_while_a_conversation_grows_the_same_turns_stay_out_until_a_step_is_full():
-    step, room, kept = window.step_bytes(1_000), 2_000, []
-    for turns in range(10, 60):
-        parts = window.parts(conversation(turns))
-        total = sum(window.size(turn) for turn in parts.turns)
-        dropped = window.cut(parts.turns, -(-max(0, total - room) // step), step)
-        assert sum(window.size(turn) for turn in parts.turns[dropped:]) <= room
-        kept.append(dropped)
-    assert kept == sorted(kept)
-    assert len(set(kept)) <= 1 + (60 - 10) * 204 // step + 1
-
-
 @given(st.lists(st.integers(1, 500), max_size=30), st.integers(0, 20), st.integers(1, 900))
 def test_a_cut_takes_whole_turns_and_no_more_than_are_needed_for_its_steps(sizes: list[int], steps: int, step: int):
     turns = [(said("user", "x" * size),) for size in sizes]

@@ -42,7 +42,6 @@ class Copy:
 
     @property
     def size(self) -> int:
-        """Size in bytes."""
         return sys.getsizeof(self.text) + _OVERHEAD_BYTES
 
 

@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer.backends import Prompts
@@ -13,7 +12,7 @@ from services.gateway.labels import Degraded
 from services.gateway.settings.prompt import PromptSettings, SystemPromptSettings
 from services.runtime.errors import ContextExceeded, NotSupported, TooLate
 from services.runtime.question_key import normalized
-from tests.unit.gateway.answer.scene import MISS, Scene, outcomes
+from tests.unit.gateway.answer.scene import EXACT, MISS, Scene, outcomes
 from tests.unit.gateway.prompt.conversations import WORDY, chatter, conversation, said
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, finish, text, words
 
@@ -259,14 +258,7 @@ async def test_a_summary_that_fails_is_none():
 
 
 async def test_a_cached_answer_waits_for_no_prompt():
-    hit = cache_pb2.LookupResponse(
-        verdict=cache_pb2.VERDICT_EXACT,
-        answer=cache_pb2.Answer(text="Paris.", model="large", finish_reason=chat_pb2.FINISH_REASON_STOP),
-        key="k",
-        similarity=1,
-        ttl_ms=9_000,
-    )
-    scene = Scene(ScriptedCache(hit))
+    scene = Scene(ScriptedCache(EXACT))
     final = await scene.final(messages=[said("system", WORDY), said("user", "Why?")])
     assert final.text == "Paris."
     assert not scene.llms["small"].requests

@@ -127,15 +127,6 @@ def test_the_copy_used_least_recently_makes_room():
     near.remove_key("b")  # the evicted copy left nothing behind
 
 
-def test_room_is_counted_in_bytes():
-    near = watched(entries=100, max_bytes=25_000)
-    for number in range(4):
-        put(near, b"%d" % number, f"{number}", answer=LONG)
-    assert [near.get("a", b"%d" % number) is not None for number in range(4)] == [False, False, True, True]
-    put(near, b"huge", "h", answer=cache_pb2.Answer(text="x" * 30_000))
-    assert near.get("a", b"huge") is None
-
-
 def test_a_tenant_that_fills_the_cache_evicts_its_own_entries_alone():
     near = watched(entries=1_000, max_bytes=105_000)
     put(near, b"b", "b", tenant="b", answer=LONG)
