@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
@@ -17,7 +16,7 @@ from services.cache import metrics, parts
 from services.cache.answers import Answers
 from services.cache.config import CacheSettings
 from services.cache.embedding import Embedder
-from services.cache.entries import Entries
+from services.cache.entries import Entries, now_ms
 from services.cache.memory import Memory
 from services.cache.semantic_match.thresholds import Thresholds, made_by
 from services.cache.semantic_match.verification import Verification
@@ -43,7 +42,7 @@ async def assemble(settings: CacheSettings) -> AsyncIterator[Mapping[ServiceDesc
     thresholds = Thresholds(default, settings.max_wrong, made)
     memory = Memory(entries, own.index, Watchers(settings.watch_queue), thresholds)
     open_store = opener(settings.store_used)
-    async with open_store(settings, memory, own.engine.name, _now_ms) as store:
+    async with open_store(settings, memory, own.engine.name, now_ms) as store:
         embedder = Embedder(own.engine, settings.embedding_cache_bytes, settings.embedding_cache_ttl_ms / 1000)
         verification = Verification(thresholds, settings.verify_share)
         answers = Answers(
@@ -53,7 +52,7 @@ async def assemble(settings: CacheSettings) -> AsyncIterator[Mapping[ServiceDesc
             unseen=own.engine.unseen,
             unknown=own.unknown,
             verification=verification,
-            now_ms=_now_ms,
+            now_ms=now_ms,
             ready=own.ready,
         )
         servicer = CacheServicer(answers, settings)
@@ -82,10 +81,6 @@ async def _parts(settings: CacheSettings) -> parts.CacheParts:
     except parts.NotInstalled as error:
         _log.error("%s", error)
         raise SystemExit(2) from None
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 async def _sweep(answers: Answers, settings: CacheSettings) -> None:

@@ -11,13 +11,14 @@ from pydantic_settings import SettingsConfigDict
 from services.cache.collections.settings import CollectionSettings
 from services.cache.encryption import Keys
 from services.cache.entries import OVERHEAD_BYTES
-from services.cache.stores import STORES
 from services.runtime import limits
 from services.runtime.process.config import ServiceSettings
 from services.runtime.process.fixed import Fixed
 from services.runtime.security.secrets import Url
 from services.runtime.shared_state import RedisUrl
 
+# The modules of stores, by the name that the setting `store` has for them.
+STORES = {"file": "services.cache.file_store", "redis": "services.cache.redis_store"}
 _REQUEST_BYTES = 1024  # of a store, beside its question and its answer
 _DOCUMENT_LINES = 4  # source, title, description, and what is around them: at most 1024 bytes each
 _ENTRY_BYTES = 5 * 1024  # of an entry of usual size: question, answer, vector

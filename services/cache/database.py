@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING
 
 from hedgerow.private import open_private, take_from_others
 from services.cache.encryption import SEALED, Encryption, UnreadableEntry
-from services.cache.entries import Entry
+from services.cache.entries import Entry, packed, unpacked
 from services.cache.errors import DatabaseRefused
 from services.cache.semantic_match.record import Row
 from services.cache.semantic_match.traffic import Traffic
 from services.cache.tombstones import Removal
-from services.cache.vector_bytes import unpacked
 
 if TYPE_CHECKING:
     from services.cache.vectors import Vector
@@ -78,7 +77,7 @@ CREATE TABLE IF NOT EXISTS verified_traffic (
 
 def insert(entry: Entry, embedded_by: str, vector: Vector | None, encryption: Encryption) -> Statement:
     """Insert an entry, or replace the one with its key."""
-    asked, answer, embedding = encryption.seal(entry, b"" if vector is None else vector.astype("<f4").tobytes())
+    asked, answer, embedding = encryption.seal(entry, packed(vector))
     columns = (entry.key, entry.tenant, entry.partition, asked, answer, entry.expires_at_ms)
     row = (*columns, entry.used_at_ms, embedded_by, embedding or None)
     return "INSERT OR REPLACE INTO entries VALUES (?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, ?)", [row]

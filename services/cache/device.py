@@ -1,6 +1,6 @@
 """The device that clusters vectors: this machine's cores, or its first NVIDIA GPU.
 
-A GPU finds the centroids (`centroids.py`), and the nearest of them to each new vector and each question. The inverted
+A GPU finds the centroids (`rebuild.py`), and the nearest of them to each new vector and each question. The inverted
 lists stay in main memory and are read there: FAISS cannot remove a vector from a GPU index, and reading takes less than
 a millisecond of one core.
 Source: https://github.com/facebookresearch/faiss/wiki/Faiss-on-the-GPU

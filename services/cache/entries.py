@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import heapq
 import sys
+import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from services.cache import greedy_dual
 from services.cache.greedy_dual import GreedyDual
 from services.runtime.policy.fair_lru import FairLru
+
+if TYPE_CHECKING:
+    from services.cache.ivf_index import Vector
 
 # One entry's resident memory beside its texts: embedding, index, bookkeeping. Measured for the most expensive case, an
 # entry that is the only one of its tenant and its partition.
@@ -148,3 +153,21 @@ class Entries:
 
     def _due_ms(self, entry: Entry) -> int:
         return entry.expires_at_ms + self._stale_ms * entry.lapsed
+
+
+def now_ms() -> int:
+    """Unix time in milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def packed(vector: Vector | None) -> bytes:
+    """A vector as stores keep it: 32-bit floats, little-endian. None: no bytes."""
+    return b"" if vector is None else vector.astype("<f4").tobytes()
+
+
+def unpacked(kept: bytes) -> Vector:
+    """The vector of `packed`. An exact-only cache reads none, and needs no NumPy for it."""
+    import numpy as np
+
+    vector: Vector = np.frombuffer(kept, "<f4")
+    return vector

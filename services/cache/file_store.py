@@ -24,7 +24,7 @@ from services.cache.errors import Conflict, DatabaseRefused
 from services.cache.group_commit import GroupCommit
 from services.cache.keyed_question import KeyedQuestion
 from services.cache.memory import Memory
-from services.cache.semantic_match.records import RECORDS
+from services.cache.semantic_match.record import RECORDS
 from services.cache.store import OpenStore, Store, Used
 from services.cache.tombstones import Removal, Tombstones
 from services.runtime.deadline import Deadline

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from services.cache import redis_entries, snapshot
 from services.cache.memory import Memory
@@ -109,7 +108,7 @@ class Follower:
             _log.error(text, unreadable, unreadable + len(found.entries))
         self._memory.overflowed = not found.complete
         self._memory.forget([entry.key for entry in self._memory.entries if entry.key not in found.entries])
-        for some in _by(snapshot.READ, list(found.entries.values())[::-1]):  # the most recently used last
+        for some in snapshot.parts(list(found.entries.values())[::-1], snapshot.READ):  # the most recently used last
             for entry, vector in some:
                 if entry.key in found.held and not self._memory.same(entry):
                     continue  # there was no room for it, and its vector is gone
@@ -121,7 +120,7 @@ class Follower:
 
     async def _apply(self, changes: Sequence[StreamChange]) -> None:
         self._contiguous(changes)
-        for some in _by(snapshot.READ, changes):
+        for some in snapshot.parts(changes, snapshot.READ):
             keys = [change.key for change in some if change.op == "put"]
             read = await self._ask(partial(self._redis.read, keys=keys)) if keys else []
             stored = dict(zip(keys, read, strict=True))
@@ -173,9 +172,3 @@ class Follower:
     def _wake(self) -> None:
         advanced, self._advanced = self._advanced, asyncio.Event()
         advanced.set()
-
-
-def _by(count: int, items: Sequence[Any]) -> Iterator[list[Any]]:
-    rest = iter(items)
-    while part := list(islice(rest, count)):
-        yield part

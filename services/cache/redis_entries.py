@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from services.cache import greedy_dual
 from services.cache.encryption import Encryption, UnreadableEntry
-from services.cache.entries import Entry
+from services.cache.entries import Entry, packed, unpacked
 from services.cache.redis_scripts import (
     BEGIN,
     BYTES,
@@ -30,7 +30,6 @@ from services.cache.redis_scripts import (
 )
 from services.cache.store import Used
 from services.cache.tombstones import Removal
-from services.cache.vector_bytes import unpacked
 from services.runtime.shared_state import is_refused
 
 if TYPE_CHECKING:
@@ -214,9 +213,7 @@ class RedisEntries:
         return DELETE_TENANT, (change.tenant, _MAX_TOMBSTONES)
 
     def _values(self, entry: Entry, vector: Vector | None) -> tuple[object, ...]:
-        asked, answer, embedding = self.encryption.seal(
-            entry, b"" if vector is None else vector.astype("<f4").tobytes()
-        )
+        asked, answer, embedding = self.encryption.seal(entry, packed(vector))
         times = (entry.expires_at_ms, entry.used_at_ms)
         return (entry.tenant, entry.partition, asked, answer, *times, self.embedded_by, embedding)
 

@@ -12,23 +12,21 @@ without a prefix.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from services.cache.redis_scripts import NOW_MS, TOMBSTONES, VERIFIED, WATERMARK
-from services.cache.semantic_match.record import SAMPLE_BYTES, SAMPLES, Record, SampleCounts
-from services.cache.semantic_match.records import RECORDS
+from services.cache.semantic_match.record import RECORDS, SAMPLE_BYTES, SAMPLES, Record, SampleCounts
 from services.cache.semantic_match.thresholds import Thresholds
 from services.cache.semantic_match.traffic import EVERYONE, Traffic
-from services.cache.snapshot import Ask
+from services.cache.snapshot import Ask, parts
 from services.runtime.shared_state import is_refused
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
-T = TypeVar("T")
 _KEPT_MS = 30 * 24 * 60 * 60 * 1000  # without news
 _TENANTS, _RECORDS = 100, 20  # in one call, which has little time; a record has 10 KB
 _FIELDS = (
@@ -105,8 +103,8 @@ class RedisVerified:
     async def load(self, ask: Ask[Any]) -> None:
         """Go on from what is shared, and from nothing else. Earlier records hold until all of that is read."""
         tenants = await ask(self._tenants) if self.thresholds.made_by else []
-        traffic = [one for some in _by(_TENANTS, tenants) for one in await ask(partial(self._traffic, tenants=some))]
-        rows = [row for some in _by(_RECORDS, traffic) for row in await ask(partial(self._rows, traffic=some))]
+        traffic = [one for some in parts(tenants, _TENANTS) for one in await ask(partial(self._traffic, tenants=some))]
+        rows = [row for some in parts(traffic, _RECORDS) for row in await ask(partial(self._rows, traffic=some))]
         self.thresholds.forget()
         damaged = list[Traffic]()
         for one, (_, *row) in sorted(zip(traffic, rows, strict=True), key=_by_news):
@@ -118,7 +116,7 @@ class RedisVerified:
 
     async def add(self, ask: Ask[Any], epoch: int) -> None:
         """Add what is new, as of what is known at `epoch`, and go on from the sum."""
-        for some in _by(_RECORDS, list(self.thresholds.news())):
+        for some in parts(list(self.thresholds.news()), _RECORDS):
             rows = await ask(partial(self._add, news=some, epoch=epoch))
             for (traffic, record), row in zip(some, rows, strict=True):
                 if not is_refused(row) and row and not self.thresholds.resume(traffic, row, since=record):
@@ -186,7 +184,3 @@ def _by_news(record: tuple[Traffic, Sequence[bytes | None]]) -> tuple[int, bytes
     """A key by which the record with the latest news is the last one."""
     at = record[1][0] or b""
     return len(at), at
-
-
-def _by(count: int, items: list[T]) -> Iterator[list[T]]:
-    return (items[start : start + count] for start in range(0, len(items), count))

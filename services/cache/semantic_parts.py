@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -19,6 +18,7 @@ from services.cache.config import CacheSettings
 from services.cache.conversion import NoModel
 from services.cache.device import Device, NoDevice
 from services.cache.embedding import Embedder
+from services.cache.entries import now_ms
 from services.cache.errors import DatabaseRefused
 from services.cache.first_use import FirstUse
 from services.cache.parts import AuxiliaryServices
@@ -51,7 +51,7 @@ class ByMeaning:
             _log.critical("%s", error)
             raise SystemExit(2) from None
         background = BackgroundEmbedder(FirstUse("the embedding model", lambda: _load(settings, MOST_TOKENS)))
-        collections = Collections(file, embedder, background, self.engine.length, limits, _now_ms)
+        collections = Collections(file, embedder, background, self.engine.length, limits, now_ms)
         try:
             _log.info("%d snippets loaded", await asyncio.to_thread(file.load, self.engine.name))
             yield AuxiliaryServices(
@@ -88,7 +88,3 @@ def _engine(settings: CacheSettings) -> engines.Engine:
 def _load(settings: CacheSettings, max_tokens: int) -> engines.Engine:
     assert settings.embedder != "none"
     return engines.load(settings.embedder, settings.model_cache, max_tokens, settings.model)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

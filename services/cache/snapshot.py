@@ -7,7 +7,7 @@ missing. Otherwise entries are read by rank, which may miss some: that snapshot 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
@@ -65,11 +65,15 @@ async def load(ask: Ask[Any], redis: RedisEntries, memory: Memory) -> Snapshot:
 
 async def _counts(ask: Ask[Any]) -> dict[str, int]:
     """How many keys each tenant has."""
-    tenants, found = await ask(redis_entries.tenants), dict[str, int]()
-    for start in range(0, len(tenants), _COUNTED):
-        some = tenants[start : start + _COUNTED]
+    found = dict[str, int]()
+    for some in parts(await ask(redis_entries.tenants), _COUNTED):
         found |= zip(some, await ask(partial(redis_entries.counts, tenants=some)), strict=True)
     return found
+
+
+def parts(items: Sequence[T], count: int) -> Iterator[Sequence[T]]:
+    """The items in their order, `count` at a time."""
+    return (items[start : start + count] for start in range(0, len(items), count))
 
 
 async def _keys(ask: Ask[Any], tenant: str) -> list[str]:

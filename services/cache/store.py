@@ -1,5 +1,6 @@
 """The interface of entry stores: a file of one process, a Redis that many processes share, or a backend of your own,
-which is a module with `open_store` and a line in `stores.py`.
+which is a module with `open_store` and a line in `config.py`; its settings beyond `CacheSettings` are in a settings
+class of its own.
 
 A store loads its entries into memory, and persists the changes of memory. Changes have sequence numbers that only grow,
 also over a restart. All replicas of a shared store apply the same sequence of changes.
@@ -12,15 +13,14 @@ from contextlib import AbstractAsyncContextManager
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
+from services.cache.config import STORES, CacheSettings
 from services.cache.entries import Entry
 from services.cache.keyed_question import KeyedQuestion
 from services.cache.memory import Memory
-from services.cache.stores import STORES
 from services.cache.tombstones import Removal
 from services.runtime.deadline import Deadline
 
 if TYPE_CHECKING:
-    from services.cache.config import CacheSettings
     from services.cache.vectors import Vector
 
 

@@ -14,8 +14,8 @@ from hedgerow.control.v1 import control_pb2
 from services.control import topology
 from services.control.ads import Clients, DiscoveryServicer
 from services.control.config import ControlSettings
+from services.control.members import Names
 from services.control.mesh import Mesh
-from services.control.name_resolution import Names
 from services.control.servicer import ControlServicer
 from services.control.snapshot import Renderer
 from services.control.topology import BadTopology

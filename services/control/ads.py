@@ -10,10 +10,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from services.control import metrics
-from services.control.discovery_stream import DiscoveryStream
+from services.control.discovery_stream import ORDER, DiscoveryStream
 from services.control.mesh import Mesh
 from services.control.snapshot import Kind
-from services.control.subscription import ORDER
 from services.runtime.deadline import Clock, until_set
 from services.runtime.errors import NotSupported, shorten
 from services.runtime.rpc.boundary import Call

@@ -11,8 +11,7 @@ from contextlib import contextmanager
 
 from services.control import metrics
 from services.control.health import HealthReport, Watches
-from services.control.members import Health, Member, Seen, identity, is_ip, members, seen, split
-from services.control.name_resolution import Names
+from services.control.members import Health, Member, Names, Seen, identity, is_ip, members, seen, split
 from services.control.snapshot import Kind, Renderer, Snapshot, digest
 from services.control.topology import BadTopology, Topology
 from services.runtime.deadline import Clock

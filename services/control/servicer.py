@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hedgerow.control.v1 import control_pb2 as pb
 from services.control.ads import Clients, XdsSubscriber
+from services.control.discovery_stream import Subscription
 from services.control.members import Seen
 from services.control.mesh import Mesh
-from services.control.subscription import Subscription
 from services.control.topology import Drill
 from services.runtime.rpc.boundary import Call
 

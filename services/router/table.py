@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from services.router import censored
 from services.router.config import ModelSettings
 from services.runtime.deadline import Clock
 from services.runtime.digest import WindowedDigest
 from services.runtime.routing import Latency, Model, Tier
+
+Weighted = Iterable[tuple[float, float]]  # a time, and the number of answers with it
+_ROUNDING = 1e-9
 
 
 class Outcome(IntEnum):
@@ -68,7 +70,7 @@ class _Row:
         expected, cut = self._settings.expected_total_ms, self._cut.values()
         if not cut:
             return self._whole.latency() or _expected(expected)
-        p50, p95, p99 = censored.percentiles(self._whole.values(), cut, (0.5, 0.95, 0.99), expected)
+        p50, p95, p99 = percentiles(self._whole.values(), cut, (0.5, 0.95, 0.99), expected)
         return Latency(p50, p95, p99, self._whole.count + self._cut.count)
 
 
@@ -100,3 +102,29 @@ class Table:
 
 def _expected(milliseconds: float) -> Latency:
     return Latency(milliseconds, milliseconds, milliseconds)
+
+
+def percentiles(whole: Weighted, cut: Weighted, shares: Sequence[float], expected: float) -> list[float]:
+    """The percentiles of all answers at `shares` (0 to 1, in rising order), where `cut` are right-censored: an answer
+    that its budget has cut takes longer than its time so far. An answer that was cut after 980 ms counts among those
+    that take longer than 970 ms, and has no weight for times above 980 ms.
+    Source: the product-limit estimator, Kaplan and Meier, 1958: https://doi.org/10.1080/01621459.1958.10501452
+
+    If too many answers were cut to estimate
+    one, the `expected` time counts as one answer's; if the cut answers exclude that too, the percentile is infinite."""
+    whole, cut = list(whole), list(cut)
+    known = _percentiles(whole, cut, shares)
+    return known if known[-1] < float("inf") else _percentiles([*whole, (expected, 1)], cut, shares)
+
+
+def _percentiles(whole: Weighted, cut: Weighted, shares: Sequence[float]) -> list[float]:
+    # At equal times complete answers come first: an answer that was cut at that time takes longer.
+    times = sorted([(each, False, count) for each, count in whole] + [(each, True, count) for each, count in cut])
+    running, longer, found = sum(count for _, _, count in times), 1.0, list[float]()
+    for at, is_cut, count in times:
+        if not is_cut:
+            longer *= 1 - count / running
+            while len(found) < len(shares) and longer <= 1 - shares[len(found)] + _ROUNDING:
+                found.append(at)
+        running -= count
+    return found + [float("inf")] * (len(shares) - len(found))

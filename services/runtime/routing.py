@@ -109,7 +109,7 @@ def choose(ranked: Sequence[Model], demand: Demand) -> Choice:
     with `fallback` set.
 
     A model meets a budget when at least 95 of 100 recent answers were complete within it. An answer that an earlier
-    budget has cut counts as longer than that budget (`services/router/censored.py`). `ranked` comes from `rank` and is
+    budget has cut counts as longer than that budget (`services/router/table.py`). `ranked` comes from `rank` and is
     not empty. Raises `InvalidInput` where no model is within the cost, which is a hard limit.
     """
     ranked = affordable(ranked, demand)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -10,21 +9,18 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from services.cache.config import CacheSettings
-from services.cache.entries import Entries, Entry
+from services.cache.config import STORES, CacheSettings
+from services.cache.entries import Entry, now_ms
 from services.cache.errors import Conflict
 from services.cache.keyed_question import KeyedQuestion
 from services.cache.memory import Memory
 from services.cache.semantic_match.thresholds import Thresholds
 from services.cache.semantic_match.traffic import Traffic
 from services.cache.store import Store, opener
-from services.cache.stores import STORES
 from services.cache.tombstones import Removal
-from services.cache.vectors import VectorIndex
-from services.cache.watch import Watchers
 from tests.redis import PATIENT_MS, redis_server
 from tests.stores import at_work
-from tests.unit.cache.conftest import DIMENSION, identity
+from tests.unit.cache.conftest import identity, memory
 
 CAPITAL, OTHER = identity("what is the capital of france"), identity("an entirely unrelated thing")
 THEIRS = identity(CAPITAL.asked, tenant="globex")
@@ -44,14 +40,13 @@ async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
 
         @asynccontextmanager
         async def open_store(made_by: str = "engine") -> AsyncIterator[tuple[Store, Memory]]:
-            thresholds = Thresholds(0.95, max_wrong=0.01, made_by=made_by)
-            memory = Memory(Entries(100, 10**7, 0), VectorIndex(DIMENSION), Watchers(100), thresholds)
-            async with opener(request.param)(settings, memory, "engine", _now_ms) as store:
+            held = memory(thresholds=Thresholds(0.95, max_wrong=0.01, made_by=made_by))
+            async with opener(request.param)(settings, held, "engine", now_ms) as store:
                 try:
                     async with at_work(store):
-                        yield store, memory
+                        yield store, held
                 finally:
-                    memory.close()
+                    held.close()
 
         yield open_store
 
@@ -180,9 +175,8 @@ async def _swept(store: Store) -> None:
 
 
 def _entry(question: KeyedQuestion) -> Entry:
-    now_ms = _now_ms()
-    asked = question.asked.encode()
-    return Entry(question.key, question.tenant, question.partition, asked, b"Paris", now_ms + 600_000, now_ms)
+    asked, now = question.asked.encode(), now_ms()
+    return Entry(question.key, question.tenant, question.partition, asked, b"Paris", now + 600_000, now)
 
 
 def _held(memory: Memory) -> set[str]:
@@ -191,7 +185,3 @@ def _held(memory: Memory) -> set[str]:
 
 def _tightness(memory: Memory) -> dict[str, float]:
     return {entry.key: entry.least_score for entry in memory.entries}
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -10,14 +10,17 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_right
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+
+from services.cache.semantic_match.traffic import Traffic
 
 NEVER = 2.0  # above every score: no hit of what is merely alike
 FLOOR = 0.75  # a question that scores less is no candidate
 GRID = (*(round(FLOOR + 0.001 * step, 3) for step in range(251)), NEVER)  # of thresholds
+RECORDS = 1_000  # remembered, of 20 KB each at the most
 SAMPLES = 5_000  # of a record; then the older half leaves, so that each bound is one of a sample that only grows
 SAMPLE_BYTES = 2
 DECISIONS = 8  # of a record: what categories of different gateways' settings allow for
@@ -205,3 +208,57 @@ def _number(value: object) -> float:
     if not isinstance(value, int | float | bytes) or not 0 <= float(value) < math.inf:
         raise ValueError(f"a number of at least 0, got {type(value).__name__}")
     return float(value)
+
+
+class Records:
+    """The remembered records by tenant and category, the least recently used first.
+
+    When there are too many, the tenant that has most of them loses the one it used least recently: a tenant with many
+    categories takes nothing from one that has few. Ties go to the tenant that was there least recently, which
+    `fair_lru` would not do, and with a record for each tenant all are ties.
+    """
+
+    def __init__(self) -> None:
+        self._tenants: OrderedDict[str, OrderedDict[str, Record]] = OrderedDict()
+        self._count = 0
+
+    def __iter__(self) -> Iterator[tuple[Traffic, Record]]:
+        for tenant, records in list(self._tenants.items()):  # lists: scrapes of the metrics have a thread of their own
+            for category, record in list(records.items()):
+                yield Traffic(tenant, category), record
+
+    def get(self, traffic: Traffic) -> Record | None:
+        return self.of(traffic.tenant).get(traffic.category)
+
+    def of(self, tenant: str) -> Mapping[str, Record]:
+        """A tenant's, by category."""
+        return self._tenants.get(tenant, {})
+
+    def use(self, traffic: Traffic, threshold: float) -> Record:
+        """The record, which is used now; where there is none, a new one with a threshold to begin with."""
+        tenant, category = traffic
+        records = self._tenants.setdefault(tenant, OrderedDict())
+        record = records.get(category)
+        if record is None:
+            record = records[category] = Record({1.0: ThresholdDecision(threshold)})
+            self._count += 1
+        records.move_to_end(category)
+        self._tenants.move_to_end(tenant)
+        if self._count > RECORDS:
+            self._make_room()
+        return record
+
+    def forget(self, tenant: str) -> None:
+        """Remove all records of a tenant."""
+        self._count -= len(self._tenants.pop(tenant, {}))
+
+    def clear(self) -> None:
+        self._tenants.clear()
+        self._count = 0
+
+    def _make_room(self) -> None:
+        tenant, records = max(self._tenants.items(), key=lambda each: len(each[1]))  # the first of several
+        records.popitem(last=False)
+        self._count -= 1
+        if not records:
+            del self._tenants[tenant]

@@ -36,8 +36,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from services.cache.semantic_match import bounds, rules
-from services.cache.semantic_match.record import GRID, Record, ThresholdDecision
-from services.cache.semantic_match.records import Records
+from services.cache.semantic_match.record import GRID, Record, Records, ThresholdDecision
 from services.cache.semantic_match.traffic import EVERYONE, Traffic
 
 _LEAST = 100  # samples, before a threshold is certified

@@ -20,7 +20,6 @@ import logging
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
 from typing import NamedTuple, Protocol
 
 import grpc
@@ -34,7 +33,6 @@ from services.runtime.process.health import Health
 from services.runtime.process.lifetime import allow_many_connections, keep_to_oneself, lifetime, to_the_end
 from services.runtime.process.logs import log_what_ends_us, setup_logging
 from services.runtime.process.loop_watch.watch import watching
-from services.runtime.process.probe_pages import ProbePages
 from services.runtime.process.server import listen, make_server, set_health
 from services.runtime.rpc import boundary
 from services.runtime.security import tls
@@ -117,23 +115,39 @@ async def serve_until(
 ) -> None:
     """Run a service, from its open port to its end, which begins when `stop` is set. `servicers` are filled once it is
     assembled. Other services may run in the same process: nothing here is the process's own."""
-    ended = asyncio.Event()
+    ended, names = asyncio.Event(), [descriptor.full_name for descriptor in descriptors]
     async with _own(settings) as folder:
         server, checks = make_server(settings, descriptors, servicers, ended, folder, checks)
-        listening = partial(listen, server, settings.address, folder)
-        if not settings.overlaps:
-            await listening()
-        pages = ProbePages(checks, asyncio.get_running_loop())
-        stop_metrics = metrics.serve(settings.metrics_address, pages) if settings.metrics_address else None
-        try:
-            late = listening if settings.overlaps else None
-            await _serve_until(
-                stop, settings, descriptors, assemble, servicers, server, checks, ended, extra_servers, late
-            )
-        finally:
-            await server.stop(0)
-            if stop_metrics:
-                stop_metrics()
+        async with _open(server, settings, checks, folder), assemble(settings) as assembled:
+            servicers.update({descriptor.full_name: servicer for descriptor, servicer in assembled.items()})
+            gc.collect()
+            gc.freeze()  # what is loaded by now stays: collecting it again and again would only cost the tail
+            if settings.overlaps:
+                await listen(server, settings.address, folder)
+            ready = asyncio.create_task(_say_ready(assembled, checks, names))
+            try:
+                with watching(settings.blocked_loop_ms):
+                    await stop.wait()
+                    await _drain(settings, assembled, server, checks, ended, extra_servers)
+            finally:
+                ready.cancel()
+
+
+@asynccontextmanager
+async def _open(
+    server: grpc.aio.Server, settings: ServiceSettings, checks: Health, folder: tls.Folder | None
+) -> AsyncIterator[None]:
+    """Inside, metrics are served, and the server listens, unless it overlaps another. Both have stopped afterwards."""
+    if not settings.overlaps:
+        await listen(server, settings.address, folder)
+    pages = metrics.ProbePages(checks, asyncio.get_running_loop())
+    stop_metrics = metrics.serve(settings.metrics_address, pages) if settings.metrics_address else None
+    try:
+        yield
+    finally:
+        await server.stop(0)
+        if stop_metrics:
+            stop_metrics()
 
 
 @asynccontextmanager
@@ -156,34 +170,6 @@ async def _own(settings: ServiceSettings) -> AsyncIterator[tls.Folder | None]:
         if following:
             following.cancel()
             await asyncio.wait({following})
-
-
-async def _serve_until(
-    stop: asyncio.Event,
-    settings: ServiceSettings,
-    descriptors: Sequence[ServiceDescriptor],
-    assemble: Assemble,
-    servicers: dict[str, boundary.Servicer],
-    server: grpc.aio.Server,
-    checks: Health,
-    ended: asyncio.Event,
-    extra_servers: Sequence[ExtraServer],
-    listening: Callable[[], Awaitable[None]] | None,
-) -> None:
-    names = [descriptor.full_name for descriptor in descriptors]
-    async with assemble(settings) as assembled:
-        servicers.update({descriptor.full_name: servicer for descriptor, servicer in assembled.items()})
-        gc.collect()
-        gc.freeze()  # what is loaded by now stays: collecting it again and again would only cost the tail
-        if listening:
-            await listening()
-        ready = asyncio.create_task(_say_ready(assembled, checks, names))
-        try:
-            with watching(settings.blocked_loop_ms):
-                await stop.wait()
-                await _drain(settings, assembled, server, checks, ended, extra_servers)
-        finally:
-            ready.cancel()
 
 
 async def _say_ready(

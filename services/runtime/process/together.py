@@ -35,7 +35,6 @@ from services.runtime.process.health import Health
 from services.runtime.process.lifetime import export_traces, lifetime
 from services.runtime.process.logs import setup_logging
 from services.runtime.process.ports import Claims, PortTaken, claim, places
-from services.runtime.process.probe_pages import ProbePages
 from services.runtime.process.serve import Service, serve_until
 from services.runtime.process.workers import Workers
 from services.runtime.rpc.boundary import Servicer
@@ -100,7 +99,7 @@ class Together:
         self._running: dict[str, _Running] = {}
         self._addresses: dict[str, Address] = {}
         self._claims = Claims()  # of fronts
-        self._pages: ProbePages | None = None  # those of the front, at its `metrics_address`
+        self._pages: metrics.ProbePages | None = None  # those of the front, at its `metrics_address`
         self._pages_at, self._close_pages = "", _nothing
 
     async def bring(self, wanted: Sequence[HostedService]) -> None:
@@ -184,7 +183,7 @@ class Together:
             return
         await self._leave_pages()
         if address:
-            self._pages = ProbePages(front.health, asyncio.get_running_loop())
+            self._pages = metrics.ProbePages(front.health, asyncio.get_running_loop())
             self._pages_at, self._close_pages = address, metrics.serve(address, self._pages)
 
     async def _leave_pages(self) -> None:

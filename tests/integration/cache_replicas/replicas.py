@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from services.cache import redis_entries
 from services.cache.answers import Answers, LookupResult
 from services.cache.embedding import Embedder
 from services.cache.encryption import Encryption
-from services.cache.entries import Entries, Entry
+from services.cache.entries import Entry, now_ms
 from services.cache.keyed_question import KeyedQuestion
 from services.cache.memory import Memory
 from services.cache.redis_entries import RedisEntries
@@ -20,14 +19,12 @@ from services.cache.redis_store import RedisStore
 from services.cache.semantic_match.thresholds import Thresholds
 from services.cache.semantic_match.verification import Verification
 from services.cache.tombstones import Removal
-from services.cache.vectors import VectorIndex
-from services.cache.watch import Watchers
 from services.runtime.deadline import Deadline
 from services.runtime.security.secrets import Url
 from services.runtime.shared_state import SharedState, connected
 from tests.redis import PATIENT_S, RedisProcess
 from tests.stores import at_work
-from tests.unit.cache.conftest import DIMENSION, BagOfWords, identity
+from tests.unit.cache.conftest import BagOfWords, identity, memory
 from tests.waiting import until
 
 CAPITAL = identity("what is the capital of france please")
@@ -77,17 +74,15 @@ async def replica(
         return now_ms() + ahead_ms()
 
     engine = BagOfWords()
-    memory = Memory(
-        Entries(max_entries, 10**8, 60_000), VectorIndex(DIMENSION), Watchers(1_000), Thresholds(0.95, 0.01, "engine")
-    )
+    held = memory(max_entries, 10**8, 60_000, thresholds=Thresholds(0.95, 0.01, "engine"))
     async with connected(Url(url), PATIENT_S) as state:
-        store = RedisStore(state, memory, engine.name, 60_000, its_clock_ms, Encryption(keys))
-        verification = Verification(memory.thresholds, verify_share)
+        store = RedisStore(state, held, engine.name, 60_000, its_clock_ms, Encryption(keys))
+        verification = Verification(held.thresholds, verify_share)
         embedder = Embedder(engine, 10**6, 60)
-        answers = Answers(memory, store, embedder, engine.unseen, lambda text: "", verification, its_clock_ms)
+        answers = Answers(held, store, embedder, engine.unseen, lambda text: "", verification, its_clock_ms)
         try:
             async with at_work(store):
-                yield Replica(answers, store, memory, state)
+                yield Replica(answers, store, held, state)
         finally:
             answers.close()
 
@@ -116,10 +111,6 @@ async def agreed(redis: RedisProcess, *replicas: Replica) -> dict[str, bytes]:
     held = await kept(redis)
     assert all(each.holds() == held for each in replicas)
     return held
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def entry(question: KeyedQuestion, answer: bytes = b"Paris", *, ttl_ms: int = 600_000, used_ms: int = 0) -> Entry:

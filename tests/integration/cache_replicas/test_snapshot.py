@@ -12,28 +12,18 @@ from redis._parsers.base import BaseParser
 from redis.exceptions import ResponseError
 
 from services.cache import snapshot
-from services.cache.entries import Entries
 from services.cache.follower import Follower
-from services.cache.memory import Memory
 from services.cache.redis_entries import Put, RedisEntries, Stored
 from services.cache.redis_scripts import ENTRY
 from services.cache.redis_verified import RedisVerified
-from services.cache.semantic_match.thresholds import Thresholds
 from services.cache.tombstones import Removal
-from services.cache.vectors import VectorIndex
-from services.cache.watch import Watchers
 from services.runtime.shared_state import is_refused
 from tests.integration.cache_replicas.replicas import entry, now_ms, replica, up_to_date
 from tests.redis import RedisProcess
-from tests.unit.cache.conftest import DIMENSION, BagOfWords, identity
+from tests.unit.cache.conftest import BagOfWords, identity, memory
 
 _MANY = 100  # three pages
 QUESTIONS = [identity(f"question {number}") for number in range(_MANY)]
-
-
-def memory(max_bytes: int = 10**8) -> Memory:
-    entries = Entries(1_000, max_bytes, 60_000)
-    return Memory(entries, VectorIndex(DIMENSION), Watchers(1_000), Thresholds(0.95, 0.01))
 
 
 class Disturbed(RedisEntries):

@@ -12,7 +12,7 @@ import pytest
 from services.cache import redis_verified
 from services.cache.redis_scripts import VERIFIED
 from services.cache.redis_verified import RedisVerified
-from services.cache.semantic_match import records
+from services.cache.semantic_match import record
 from services.cache.semantic_match.record import SAMPLE_BYTES
 from services.cache.semantic_match.thresholds import Thresholds
 from services.cache.semantic_match.traffic import Traffic
@@ -175,7 +175,7 @@ async def test_a_damaged_category_costs_no_other_anything(redis: RedisProcess, p
 async def test_a_tenant_with_very_many_categories_takes_no_others_record(
     redis: RedisProcess, pair: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (records, redis_verified):
+    for module in (record, redis_verified):
         monkeypatch.setattr(module, "RECORDS", MOST)
     for tenant in ("acme", "globex"):
         verify(pair[0], tenant, 150, category="dosages")

@@ -120,11 +120,10 @@ async def open_cache() -> AsyncIterator[OpenCache]:
             open_cache, path, keys=keys, clock=clock, max_entries=max_entries, max_bytes=max_bytes, stale_ms=stale_ms
         )
         verification = verification or Verification(Thresholds(0.95, max_wrong=0.01))
-        entries, watchers = Entries(max_entries, max_bytes, stale_ms), Watchers(watch_queue)
-        memory = Memory(entries, VectorIndex(DIMENSION), watchers, verification.thresholds)
-        store = FileStore(database, memory, engine.name, stale_ms, 10**6, clock)
-        answers = Answers(memory, store, Embedder(engine, 10**6, 60), engine.unseen, unknown, verification, clock)
-        memory.load(database.load(engine.name, clock() - stale_ms), clock())
+        held = memory(max_entries, max_bytes, stale_ms, watch_queue=watch_queue, thresholds=verification.thresholds)
+        store = FileStore(database, held, engine.name, stale_ms, 10**6, clock)
+        answers = Answers(held, store, Embedder(engine, 10**6, 60), engine.unseen, unknown, verification, clock)
+        held.load(database.load(engine.name, clock() - stale_ms), clock())
         bench = Bench(answers, engine, clock, database, store, asyncio.create_task(store.run()), reopen)
         opened.append(bench)
         return bench
@@ -132,6 +131,21 @@ async def open_cache() -> AsyncIterator[OpenCache]:
     yield open_cache
     for bench in opened:
         await bench.close()
+
+
+def memory(
+    max_entries: int = 100,
+    max_bytes: int = 10**7,
+    stale_ms: int = 0,
+    *,
+    index: VectorIndex | None = None,
+    watch_queue: int = 1_000,
+    thresholds: Thresholds | None = None,
+) -> Memory:
+    """A memory that finds what is alike, to be closed."""
+    entries, thresholds = Entries(max_entries, max_bytes, stale_ms), thresholds or Thresholds(0.95, max_wrong=0.01)
+    vectors = VectorIndex(DIMENSION) if index is None else index
+    return Memory(entries, vectors, Watchers(watch_queue), thresholds)
 
 
 def question(text: str, tenant: str = "acme", **fields: object) -> cache_pb2.Question:

@@ -16,16 +16,15 @@ import pytest
 from services.cache import file_store
 from services.cache.answers import LookupResult, Verdict
 from services.cache.database import Database, Statement
-from services.cache.entries import Entries, Entry
+from services.cache.entries import Entry
 from services.cache.errors import Conflict, NotKept
 from services.cache.group_commit import GroupCommit
 from services.cache.memory import Memory
 from services.cache.semantic_match.thresholds import Thresholds
 from services.cache.tombstones import Removal
-from services.cache.watch import Watchers
 from services.runtime.errors import Exhausted
 from tests.unit.cache.asking import CAPITAL, NEVER, REWORDED, look_up, store
-from tests.unit.cache.conftest import OpenCache, identity
+from tests.unit.cache.conftest import OpenCache, identity, memory
 from tests.waiting import until
 
 
@@ -59,22 +58,22 @@ async def test_a_restart_knows_what_was_used_last(on_disk: OpenCache) -> None:
 async def test_a_start_with_less_room_holds_what_fits_alone(
     on_disk: OpenCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, held = on_disk(), list[int]()
+    before, alive = on_disk(), list[int]()
     for number in range(8):
         await store(before, identity(f"question {number}"))
-    memory = Memory(Entries(1, 10**7), None, Watchers(8), Thresholds(0.95, max_wrong=0.01))
-    load = memory.load
+    held = memory(max_entries=1)
+    load = held.load
 
     def counted(*given: Any) -> list[Entry]:
-        held.append(sum(type(each) is Entry for each in gc.get_objects()))
+        alive.append(sum(type(each) is Entry for each in gc.get_objects()))
         return load(*given)
 
     monkeypatch.setattr(file_store, "_LOADED_AT_ONCE", 1)
-    monkeypatch.setattr(memory, "load", counted)
-    await file_store.FileStore(before.database, memory, "none", 0, 10**6, before.clock).load()
-    memory.close()
-    assert len(held) == 8
-    assert max(held) - min(held) <= 2
+    monkeypatch.setattr(held, "load", counted)
+    await file_store.FileStore(before.database, held, "none", 0, 10**6, before.clock).load()
+    held.close()
+    assert len(alive) == 8
+    assert max(alive) - min(alive) <= 2
 
 
 async def test_vectors_of_another_engine_are_not_compared(on_disk: OpenCache) -> None:
@@ -183,12 +182,12 @@ async def test_a_start_with_a_full_disk_serves_what_is_on_it(on_disk: OpenCache,
     await before.close()
     file = Database(str(tmp_path / "cache.db"))
     file._connection = FullDisk(file._connection)  # type: ignore[assignment]
-    memory = Memory(Entries(10, 10**7), None, Watchers(8), Thresholds(0.95, max_wrong=0.01, made_by="cosine"))
-    after = file_store.FileStore(file, memory, "none", 0, 10**6, before.clock)
+    held = memory(thresholds=Thresholds(0.95, max_wrong=0.01, made_by="cosine"))
+    after = file_store.FileStore(file, held, "none", 0, 10**6, before.clock)
     await after.load()
-    assert [entry.key for entry in memory.entries] == [CAPITAL.key]
+    assert [entry.key for entry in held.entries] == [CAPITAL.key]
     await after.close()
-    memory.close()
+    held.close()
 
 
 async def test_a_store_the_disk_refuses_is_an_error_and_is_not_served(open_cache: OpenCache) -> None:

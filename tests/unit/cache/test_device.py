@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from services.cache import device
-from services.cache.centroids import centroids
 from services.cache.device import NoDevice
 from services.cache.ivf_index import Lists, Rows
+from services.cache.rebuild import centroids
 
 DIMENSION = 16
 

@@ -21,8 +21,8 @@ from services.cache.database import Database
 from services.cache.encryption import SEALED, Encryption, UnreadableEntry
 from services.cache.entries import Entry
 from services.cache.tombstones import Removal
+from tests.unit.cache.asking import CAPITAL, REWORDED, look_up, store
 from tests.unit.cache.conftest import OpenCache
-from tests.unit.cache.test_answers import CAPITAL, REWORDED, look_up, store
 
 KEY, OTHER = b"k" * 32, b"o" * 32
 ANSWER = b"the answer is a secret of acme"

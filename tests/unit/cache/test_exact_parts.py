@@ -14,11 +14,9 @@ from hedgerow.tool.v1 import tool_pb2
 from services.cache import __main__ as service
 from services.cache.answers import Verdict
 from services.cache.config import CacheSettings
-from services.runtime.deadline import Deadline
 from services.runtime.errors import Missing, NotSupported
+from tests.unit.cache.asking import NEVER
 from tests.unit.cache.conftest import identity
-
-NEVER = Deadline.never()
 
 
 @pytest.fixture

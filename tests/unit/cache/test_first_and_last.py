@@ -8,18 +8,12 @@ from hedgerow.cache.v1 import cache_pb2
 from services.cache import __main__ as service
 from services.cache.config import CacheSettings
 from services.cache.database import Database
-from services.cache.entries import Entries
 from services.cache.file_store import FileStore
-from services.cache.memory import Memory
-from services.cache.semantic_match.thresholds import Thresholds
 from services.cache.servicer import CacheServicer
-from services.cache.vectors import VectorIndex
-from services.cache.watch import Watchers
-from services.runtime.deadline import Deadline
 from tests.stores import at_work
-from tests.unit.cache.conftest import DIMENSION, OpenCache, identity
+from tests.unit.cache.asking import NEVER
+from tests.unit.cache.conftest import OpenCache, identity, memory
 
-NEVER = Deadline.never()
 QUESTIONS = [identity(text) for text in ("one", "two", "six")]
 
 
@@ -35,10 +29,10 @@ async def test_entries_that_do_not_fit_in_memory_at_load_leave_the_disk(open_cac
         await before.answers.store(question, b"yes", 10_000, NEVER)
         before.clock.ms += 1
     await before.close()
-    memory = Memory(Entries(2, 10**6), VectorIndex(DIMENSION), Watchers(10), Thresholds(0.95, 0.01))
-    async with at_work(FileStore(Database(str(path)), memory, "bag of words", 0, 10**6, before.clock)):
-        held = {entry.key for entry in memory.entries}
-    memory.close()
+    small = memory(max_entries=2)
+    async with at_work(FileStore(Database(str(path)), small, "bag of words", 0, 10**6, before.clock)):
+        held = {entry.key for entry in small.entries}
+    small.close()
     assert len(held) == 2
     assert on_disk(path).keys() == held
 

@@ -14,8 +14,8 @@ from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from services.cache.entries import Entries, Entry
 from services.cache.greedy_dual import GreedyDual, cost
+from tests.unit.cache.asking import look_up, store
 from tests.unit.cache.conftest import OpenCache, identity
-from tests.unit.cache.test_answers import look_up, store
 
 
 def answer(tokens: int) -> bytes:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from hedgerow.cache.v1 import cache_pb2
 from services.cache.answers import Verdict
-from services.cache.config import CacheSettings
 from services.cache.semantic_match import language
-from services.cache.servicer import CacheServicer
-from services.runtime.deadline import Deadline
+from tests.unit.cache.asking import ANSWER, CALL, NEVER, served
 from tests.unit.cache.conftest import OpenCache, identity, question
-from tests.unit.cache.test_servicer import ANSWER, CALL, cache_pb2
 
-NEVER = Deadline.never()
 READS_ENGLISH = ("en",)
 
 
@@ -66,7 +63,7 @@ async def test_no_question_in_a_known_language_gets_the_answer_to_one_in_an_unkn
 
 
 async def test_the_lookup_says_the_language_unless_the_caller_wants_exact_hits_alone(open_cache: OpenCache) -> None:
-    servicer = CacheServicer(open_cache(unknown=german).answers, CacheSettings())
+    servicer = served(open_cache(unknown=german))
     asked = question("wie hoch ist mein konto")
     reply = await servicer.Lookup(cache_pb2.LookupRequest(question=asked), CALL)
     assert (reply.verdict, reply.language) == (cache_pb2.VERDICT_MISS, "de")
@@ -76,7 +73,7 @@ async def test_the_lookup_says_the_language_unless_the_caller_wants_exact_hits_a
 
 async def test_an_answer_for_exact_hits_alone_is_not_embedded(open_cache: OpenCache) -> None:
     bench = open_cache()
-    servicer = CacheServicer(bench.answers, CacheSettings())
+    servicer = served(bench)
     for exact_only, embedded in ((True, 0), (False, 1)):
         asked = question("what is the capital of france", exact_only=exact_only)
         await servicer.Store(cache_pb2.StoreRequest(question=asked, answer=ANSWER), CALL)

@@ -16,18 +16,14 @@ from hypothesis import strategies as st
 
 from services.cache import partition as partitions
 from services.cache import rebuild
-from services.cache.centroids import centroids
-from services.cache.entries import Entries, Entry
+from services.cache.entries import Entry
 from services.cache.ivf_index import Lists, Rows, Vector
-from services.cache.memory import Memory
 from services.cache.partition import Partition
-from services.cache.rebuild import Rebuilds
-from services.cache.semantic_match.thresholds import Thresholds
+from services.cache.rebuild import Rebuilds, centroids
 from services.cache.tombstones import Removal
 from services.cache.vectors import VectorIndex
-from services.cache.watch import Watchers
 from tests.examples import examples
-from tests.unit.cache.conftest import identity
+from tests.unit.cache.conftest import identity, memory
 from tests.waiting import until
 
 DIMENSION = 16
@@ -214,28 +210,28 @@ async def test_searches_and_changes_go_on_while_lists_are_made(monkeypatch: pyte
 
     monkeypatch.setattr(rebuild, "centroids", wait)
     index = VectorIndex(DIMENSION)
-    memory = Memory(Entries(10_000, 10**8), index, Watchers(10_000), Thresholds(0.95, 0.01))
+    held = memory(10_000, 10**8, index=index)
     rows = drawn(np.random.default_rng(8), FEW + 1)
     try:
         for number in range(FEW):
-            memory.put(entry(number), rows[number])
+            held.put(entry(number), rows[number])
         await asyncio.to_thread(training.wait, 10)
         asked = identity("anything")
-        assert (await memory.nearest(asked, rows[7], 1))[0][0] == "7"
-        memory.put(entry(FEW), rows[FEW])
-        memory.remove(Removal(key="7"))
-        assert (await memory.nearest(asked, rows[FEW], 1))[0][0] == str(FEW)
-        assert (await memory.nearest(asked, rows[7], 1))[0][0] != "7"
+        assert (await held.nearest(asked, rows[7], 1))[0][0] == "7"
+        held.put(entry(FEW), rows[FEW])
+        held.remove(Removal(key="7"))
+        assert (await held.nearest(asked, rows[FEW], 1))[0][0] == str(FEW)
+        assert (await held.nearest(asked, rows[7], 1))[0][0] != "7"
         go_on.set()
-        held = index.partition(asked.partition)
-        assert held
-        await until(lambda: not held.rebuilding)
-        assert (await memory.nearest(asked, rows[FEW], 1))[0][0] == str(FEW)
-        assert (await memory.nearest(asked, rows[7], 1))[0][0] != "7"
-        assert (await memory.nearest(identity("anything", tenant="b"), rows[8], 1)) == []
+        made_again = index.partition(asked.partition)
+        assert made_again
+        await until(lambda: not made_again.rebuilding)
+        assert (await held.nearest(asked, rows[FEW], 1))[0][0] == str(FEW)
+        assert (await held.nearest(asked, rows[7], 1))[0][0] != "7"
+        assert (await held.nearest(identity("anything", tenant="b"), rows[8], 1)) == []
     finally:
         go_on.set()
-        memory.close()
+        held.close()
 
 
 def entry(number: int) -> Entry:

@@ -8,17 +8,12 @@ from typing import Any
 
 import pytest
 
-from services.cache.entries import Entries
-from services.cache.memory import Memory
 from services.cache.redis_entries import RedisEntries, Written
 from services.cache.redis_store import RedisStore
-from services.cache.semantic_match.thresholds import Thresholds
 from services.cache.tombstones import Removal
-from services.cache.vectors import VectorIndex
-from services.cache.watch import Watchers
 from services.runtime.deadline import Deadline
 from tests.clock import loop_clock, on_paused_loop
-from tests.unit.cache.conftest import DIMENSION
+from tests.unit.cache.conftest import memory
 
 
 class CountingState:
@@ -85,9 +80,8 @@ async def test_other_calls_go_on_while_a_page_of_large_entries_is_decrypted(answ
 
 def test_the_first_read_of_redis_goes_at_once_and_later_ones_together() -> None:
     async def main() -> None:
-        memory = Memory(Entries(10, 10**6), VectorIndex(DIMENSION), Watchers(10), Thresholds(0.95, 0.01))
-        state, began = CountingState(), loop_clock()
-        store = RedisStore(state, memory, "engine", 0, lambda: 0)  # type: ignore[arg-type]
+        held, state, began = memory(), CountingState(), loop_clock()
+        store = RedisStore(state, held, "engine", 0, lambda: 0)  # type: ignore[arg-type]
         await store._fetched("a", Deadline.never())
         await store._writes.submit(Removal(key="a"))
         assert state.asked == [{"keys": ["a"]}, {"changes": [Removal(key="a")]}]
@@ -95,6 +89,6 @@ def test_the_first_read_of_redis_goes_at_once_and_later_ones_together() -> None:
         assert [len(asked["keys"]) for asked in state.asked[2:]] == [32, 8]
         assert loop_clock() == began
         await store.close()
-        memory.close()
+        held.close()
 
     on_paused_loop(main())

@@ -6,21 +6,14 @@ from typing import Any
 
 import pytest
 from google.rpc import code_pb2
-from opentelemetry.trace import INVALID_SPAN
 
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
-from services.cache.config import CacheSettings
 from services.cache.errors import Conflict
-from services.cache.servicer import CacheServicer
-from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput
-from services.runtime.rpc.boundary import Call, to_status
+from services.runtime.rpc.boundary import to_status
+from tests.unit.cache.asking import ANSWER, CALL, served
 from tests.unit.cache.conftest import OpenCache, question
-
-CALL = Call((), Deadline.never(), INVALID_SPAN)
-ANSWER = cache_pb2.Answer(text="Paris.", model="demo", finish_reason=chat_pb2.FINISH_REASON_STOP)
-
 
 QUESTION = question("what is the capital of france")
 CUT = cache_pb2.Answer(text="Paris.", model="demo", finish_reason=chat_pb2.FINISH_REASON_BUDGET)
@@ -40,7 +33,7 @@ CUT = cache_pb2.Answer(text="Paris.", model="demo", finish_reason=chat_pb2.FINIS
 async def test_a_request_that_cannot_be_served_is_refused_by_its_field(
     open_cache: OpenCache, method: str, wrong: object, field: str
 ) -> None:
-    servicer = CacheServicer(open_cache().answers, CacheSettings())
+    servicer = served(open_cache())
     with pytest.raises(InvalidInput) as refused:
         await getattr(servicer, method)(wrong, CALL)
     assert refused.value.metadata["field"] == field
@@ -51,7 +44,7 @@ async def test_an_expired_answer_is_returned_as_stale_and_never_as_the_answer(
     open_cache: OpenCache, stale_ms: int, has_stale: bool
 ) -> None:
     bench = open_cache(stale_ms=stale_ms)
-    servicer = CacheServicer(bench.answers, CacheSettings(stale_ms=stale_ms))
+    servicer = served(bench)
     asked = question("what is the capital of france")
     await servicer.Store(cache_pb2.StoreRequest(question=asked, answer=ANSWER, ttl_ms=100), CALL)
     hit = await servicer.Lookup(cache_pb2.LookupRequest(question=asked), CALL)
@@ -66,7 +59,7 @@ async def test_an_expired_answer_is_returned_as_stale_and_never_as_the_answer(
 
 async def test_an_answer_that_was_damaged_is_a_miss_once_and_gone(open_cache: OpenCache) -> None:
     bench = open_cache()
-    servicer = CacheServicer(bench.answers, CacheSettings())
+    servicer = served(bench)
     asked, alike = question("what is the capital of france please"), question("what is the capital of france really")
     await servicer.Store(cache_pb2.StoreRequest(question=asked, answer=ANSWER), CALL)
     (entry,) = bench.answers.entries
@@ -83,7 +76,7 @@ async def test_an_answer_that_was_damaged_is_a_miss_once_and_gone(open_cache: Op
 async def test_an_answer_that_was_begun_before_an_invalidation_is_not_stored_after_it(
     open_cache: OpenCache, by_key: bool
 ) -> None:
-    servicer = CacheServicer(open_cache().answers, CacheSettings())
+    servicer = served(open_cache())
     asked, theirs = question("what is the capital of france"), question("what is that", tenant="globex")
     miss = await servicer.Lookup(cache_pb2.LookupRequest(question=asked), CALL)
     removed = {"key": miss.key} if by_key else {"tenant": "acme"}
@@ -102,7 +95,7 @@ async def test_an_answer_that_was_begun_before_an_invalidation_is_not_stored_aft
 
 async def test_the_epoch_of_a_watch_covers_the_removals_that_it_sent(open_cache: OpenCache) -> None:
     bench = open_cache()
-    servicer = CacheServicer(bench.answers, CacheSettings())
+    servicer = served(bench)
     watch: Any = servicer.WatchInvalidations(cache_pb2.WatchInvalidationsRequest(), CALL)
     began = await anext(watch)
     await servicer.Invalidate(cache_pb2.InvalidateRequest(tenant="acme"), CALL)

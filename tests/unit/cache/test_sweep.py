@@ -11,17 +11,15 @@ import numpy as np
 import pytest
 
 from services.cache.database import Database, Statement
-from services.cache.entries import Entries, Entry
+from services.cache.entries import Entry
 from services.cache.errors import NotKept
 from services.cache.file_store import FileStore
 from services.cache.memory import Memory
 from services.cache.semantic_match.thresholds import Thresholds
 from services.cache.semantic_match.traffic import Traffic
 from services.cache.tombstones import Removal
-from services.cache.vectors import VectorIndex
-from services.cache.watch import Watchers
 from tests.stores import at_work
-from tests.unit.cache.conftest import DIMENSION, Clock
+from tests.unit.cache.conftest import DIMENSION, Clock, memory
 
 ALL = Removal(tenant="acme")
 
@@ -44,14 +42,14 @@ class Recording(Database):
 
 
 @pytest.fixture
-def memory() -> Iterator[Memory]:
-    memory = Memory(Entries(10, 10**6), VectorIndex(DIMENSION), Watchers(10), Thresholds(0.95, 0.01, "cosine"))
-    yield memory
-    memory.close()
+def held() -> Iterator[Memory]:
+    held = memory(thresholds=Thresholds(0.95, 0.01, "cosine"))
+    yield held
+    held.close()
 
 
-def made(memory: Memory, file: Database) -> FileStore:
-    return FileStore(file, memory, "engine", 0, 10**6, Clock())
+def made(held: Memory, file: Database) -> FileStore:
+    return FileStore(file, held, "engine", 0, 10**6, Clock())
 
 
 def an_entry(key: str) -> Entry:
@@ -62,9 +60,9 @@ def on_disk(file: Database) -> dict[str, tuple[int, int, float]]:
     return {each.key: (each.used_at_ms, each.uses, each.priority) for each, _ in file.load("engine", 0)}
 
 
-async def test_uses_and_worth_are_written_and_only_what_is_gone_is_deleted(memory: Memory) -> None:
+async def test_uses_and_worth_are_written_and_only_what_is_gone_is_deleted(held: Memory) -> None:
     file = Recording()
-    store = made(memory, file)
+    store = made(held, file)
     used, kept, gone = map(an_entry, ("used", "kept", "gone"))
     async with at_work(store):
         for each in (used, kept, gone):
@@ -76,9 +74,9 @@ async def test_uses_and_worth_are_written_and_only_what_is_gone_is_deleted(memor
         assert on_disk(file) == {"used": (1_000_500, 3, 2.5), "kept": untouched["kept"]}
 
 
-async def test_a_sweep_without_news_writes_nothing(memory: Memory) -> None:
+async def test_a_sweep_without_news_writes_nothing(held: Memory) -> None:
     file = Recording()
-    store = made(memory, file)
+    store = made(held, file)
     async with at_work(store):
         before = len(file.commits)
         store.sweep([], [])
@@ -87,10 +85,10 @@ async def test_a_sweep_without_news_writes_nothing(memory: Memory) -> None:
 
 @pytest.mark.parametrize("broken", [False, True])
 async def test_uses_wait_for_the_disk_once_and_are_written_again_when_it_has_answered(
-    memory: Memory, broken: bool
+    held: Memory, broken: bool
 ) -> None:
     file = Recording()
-    store = made(memory, file)
+    store = made(held, file)
     entry = an_entry("used")
     await store.load()
     file.commits.clear()
@@ -111,14 +109,14 @@ async def test_uses_wait_for_the_disk_once_and_are_written_again_when_it_has_ans
 
 
 async def test_samples_are_written_once_and_later_ones_with_the_next_write(
-    memory: Memory,
+    held: Memory,
 ) -> None:
     file = Recording()
-    store = made(memory, file)
+    store = made(held, file)
     await store.load()
     file.commits.clear()
     for tenant in ("acme", "globex"):
-        memory.thresholds.verify(Traffic(tenant, ""), 0.99, True, True)
+        held.thresholds.verify(Traffic(tenant, ""), 0.99, True, True)
         store.sweep([], [])
     running = asyncio.create_task(store.run())
     await store.remove(Removal(key="none"))
@@ -137,17 +135,17 @@ def tenants(file: Database) -> set[str]:
 
 @pytest.mark.parametrize("ends", [lambda memory: memory.expire(2_000_000), lambda memory: memory.remove(ALL)])
 async def test_many_conversations_that_go_at_once_are_one_job_of_the_index(
-    memory: Memory, ends: Callable[[Memory], object]
+    held: Memory, ends: Callable[[Memory], object]
 ) -> None:
     vector = np.eye(1, DIMENSION, dtype=np.float32)[0]
     for number in range(9):
         entry = an_entry(f"{number}")
         entry.partition = b"%d" % number  # as each conversation has its own
-        memory.put(entry, vector)
-    await memory.settled()
-    with patch.object(memory._vectors_thread, "submit", wraps=memory._vectors_thread.submit) as submit:
-        ends(memory)
+        held.put(entry, vector)
+    await held.settled()
+    with patch.object(held._vectors_thread, "submit", wraps=held._vectors_thread.submit) as submit:
+        ends(held)
     assert submit.call_count == 1
-    await memory.settled()
-    assert memory._vectors is not None
-    assert len(memory._vectors) == 0
+    await held.settled()
+    assert held._vectors is not None
+    assert len(held._vectors) == 0

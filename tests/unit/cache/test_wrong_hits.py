@@ -10,17 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hedgerow.cache.v1 import cache_pb2
 from services.cache import database
 from services.cache.answers import Verdict
-from services.cache.config import CacheSettings
 from services.cache.database import Database
 from services.cache.entries import Entry
-from services.cache.servicer import CacheServicer
 from services.cache.tombstones import Removal
 from services.runtime.errors import InvalidInput
+from tests.unit.cache.asking import CALL, CAPITAL, NEVER, REWORDED, answer_to, look_up, served, store
 from tests.unit.cache.conftest import Bench, OpenCache, identity, question
-from tests.unit.cache.test_answers import CAPITAL, NEVER, REWORDED, answer_to, look_up, store
-from tests.unit.cache.test_servicer import CALL, cache_pb2
 
 NEARER = identity("what is the capital of france please please")  # than `REWORDED`
 TOO_LONG = "what is " * 60
@@ -137,7 +135,7 @@ def test_no_report_loosens_an_entry(scores: list[float]) -> None:
 
 
 async def test_the_contract_takes_a_report_of_the_tenants_own_question_alone(open_cache: OpenCache) -> None:
-    servicer = CacheServicer((bench := open_cache()).answers, CacheSettings())
+    servicer = served(bench := open_cache())
     await store(bench, CAPITAL)
 
     async def report(**fields: object) -> bool:

@@ -8,9 +8,8 @@ import pytest
 from envoy.service.discovery.v3.discovery_pb2 import DiscoveryRequest, DiscoveryResponse
 from google.protobuf.any_pb2 import Any as Packed
 
-from services.control.discovery_stream import DiscoveryStream
+from services.control.discovery_stream import MAX_NAMES, MAX_TYPES, DiscoveryStream
 from services.control.snapshot import ASSIGNMENTS, CLUSTERS, LISTENERS, ROUTES, Resource, Snapshot
-from services.control.subscription import MAX_NAMES, MAX_TYPES
 from services.runtime.errors import InvalidInput
 
 

@@ -9,12 +9,11 @@ from typing import Any, Self
 import pytest
 from grpc_health.v1 import health_pb2
 
-from services.control.members import Health
+from services.control.members import Health, Names
 from services.control.mesh import Mesh
-from services.control.name_resolution import Names
 from services.control.snapshot import ASSIGNMENTS, Kind, Renderer
 from services.control.topology import BadTopology
-from tests.unit.control.test_name_resolution import ScriptedResolver
+from tests.unit.control.test_members import ScriptedResolver
 from tests.unit.control.topologies import HERE, topology
 from tests.waiting import until
 

@@ -8,9 +8,8 @@ import pytest
 
 from hedgerow.control.v1 import control_pb2 as pb
 from services.control.ads import Clients
-from services.control.members import Health
+from services.control.members import Health, Names
 from services.control.mesh import Mesh
-from services.control.name_resolution import Names
 from services.control.servicer import ControlServicer, described
 from services.control.snapshot import CLUSTERS, Kind, Renderer
 from services.control.topology import Drill

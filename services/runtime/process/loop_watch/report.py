@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from prometheus_client import Histogram
 
 from services.runtime.deadline import Clock
+from services.runtime.line_limit import LineLimit
 from services.runtime.process.loop_watch.place import CodePlace
 
 MOST_FUNCTIONS = 100
 OTHER = "(other)"
-LINE_EVERY_S = 60.0
 
 _BLOCKED = Histogram(
     "hedgerow_loop_blocked_seconds",
@@ -42,37 +42,28 @@ class Block:
     ended: bool = True
 
 
-@dataclass(slots=True)
-class _Logged:
-    at: float
-    since: int = 0  # blocks that no line was written for
-
-
 class BlockReporter:
     """Used by one thread."""
 
     def __init__(self, clock: Clock = time.monotonic):
-        self._clock = clock
-        self._logged: dict[str, _Logged] = {}
+        self._lines, self._known = LineLimit(clock), set[str]()
 
     def __call__(self, block: Block) -> None:
         """Observe a block that has ended, and write a line where one is due. A block that goes on only has its line."""
         label = self._label(block.place.function)
         if block.ended:
             _BLOCKED.labels(label).observe(block.wall_s)
-        last, now = self._logged.get(label), self._clock()
-        if last and now < last.at + LINE_EVERY_S:
-            last.since += block.ended
-            return
-        self._logged[label] = _Logged(now)
-        _log.warning("%s", _line(block, last.since if last else 0))
+        if (left_out := self._lines.take(label)) is not None:
+            _log.warning("%s", _line(block, left_out))
 
     def _label(self, function: str) -> str:
-        return function if function in self._logged or len(self._logged) < MOST_FUNCTIONS else OTHER
+        if len(self._known) < MOST_FUNCTIONS:
+            self._known.add(function)
+        return function if function in self._known else OTHER
 
 
 def _line(block: Block, before: int) -> str:
-    """The log line of a block, and of `before` earlier ones of the same function without a line."""
+    """The log line of a block, and of `before` earlier reports of the same function without a line."""
     state = "was" if block.ended else "is still"
     text = (
         f"event loop {state} blocked: {block.wall_s * 1000:.0f} ms ({block.cpu_s * 1000:.0f} ms of CPU time) "
@@ -80,4 +71,4 @@ def _line(block: Block, before: int) -> str:
     )
     if block.seen < block.looks:
         text += f", seen there in {block.seen} of {block.looks} samples"
-    return f"{text}; {before} more blocks by this function since its last line" if before else text
+    return f"{text}; {before} more reports of this function since its last line" if before else text

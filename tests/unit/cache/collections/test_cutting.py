@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.cache.collections.chunking import BETWEEN, cut, title_of
+from services.cache.collections.chunking import BETWEEN, LONGEST, cut, title_of
 from services.cache.collections.documents import Document, Format, Passage, Snippet
-from services.cache.collections.headings import LONGEST
 from services.cache.tokens import CHARACTERS_PER_TOKEN
 from tests.examples import examples
 

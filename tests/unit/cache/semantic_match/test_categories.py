@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.cache.semantic_match import records
-from services.cache.semantic_match.record import DECISIONS, FLOOR
-from services.cache.semantic_match.records import RECORDS, Records
+from services.cache.semantic_match import record as records
+from services.cache.semantic_match.record import DECISIONS, FLOOR, RECORDS, Records
 from services.cache.semantic_match.thresholds import Thresholds
 from services.cache.semantic_match.traffic import Traffic
 from tests.examples import examples

@@ -13,17 +13,13 @@ from pathlib import Path
 import pytest
 
 from services.cache.database import Database
-from services.cache.entries import Entries
 from services.cache.file_store import FileStore
-from services.cache.memory import Memory
-from services.cache.semantic_match import records, rules
+from services.cache.semantic_match import record, rules
 from services.cache.semantic_match.thresholds import Thresholds, made_by
 from services.cache.semantic_match.traffic import Traffic
 from services.cache.tombstones import Removal
-from services.cache.vectors import VectorIndex
-from services.cache.watch import Watchers
 from tests.stores import at_work
-from tests.unit.cache.conftest import DIMENSION, Clock
+from tests.unit.cache.conftest import Clock, memory
 
 ACME, GLOBEX = Traffic("acme"), Traffic("globex")
 
@@ -33,13 +29,13 @@ DEFAULT, ALLOWED = 0.95, 0.01
 @asynccontextmanager
 async def opened(path: Path, made_by: str = "cosine") -> AsyncIterator[tuple[FileStore, Thresholds]]:
     kept = Thresholds(DEFAULT, ALLOWED, made_by)
-    memory = Memory(Entries(10, 10**6), VectorIndex(DIMENSION), Watchers(10), kept)
-    store = FileStore(Database(str(path)), memory, "engine", 0, 10**6, Clock())
+    held = memory(thresholds=kept)
+    store = FileStore(Database(str(path)), held, "engine", 0, 10**6, Clock())
     try:
         async with at_work(store):
             yield store, kept
     finally:
-        memory.close()
+        held.close()
 
 
 def verify(kept: Thresholds, tenant: str, count: int = 200, right: bool = True, category: str = "") -> None:
@@ -92,7 +88,7 @@ async def test_a_broken_row_gives_its_tenant_the_default_and_changes_no_other_te
 async def test_only_so_many_tenants_are_kept_those_with_the_latest_news(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(records, "RECORDS", 2)
+    monkeypatch.setattr(record, "RECORDS", 2)
     monkeypatch.setattr("services.cache.file_store.RECORDS", 2)
     path = tmp_path / "cache.db"
     async with opened(path) as (store, kept):
@@ -155,13 +151,13 @@ async def test_a_tenant_with_very_many_categories_takes_no_others_row(tmp_path: 
         store.sweep([], [])
         found = kept.of(DOSAGES)
         for again in range(3):
-            for number in range(records.RECORDS):
+            for number in range(record.RECORDS):
                 kept.verify(Traffic("mallory", f"{again} {number}"), 0.99, True, True)
             store._now_ms.ms += 1  # type: ignore[attr-defined]
             store.sweep([], [])
             await store.remove(Removal(key="0"))
     file = sqlite3.connect(path)
-    assert file.execute("SELECT count(*) FROM verified_traffic").fetchone() == (records.RECORDS + 1,)
+    assert file.execute("SELECT count(*) FROM verified_traffic").fetchone() == (record.RECORDS + 1,)
     file.close()
     async with opened(path) as (_, kept):
         assert kept.of(DOSAGES) == kept.of(THEIRS) == found < DEFAULT

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.cache.semantic_match import record
-from services.cache.semantic_match.record import Record, ThresholdDecision
-from services.cache.semantic_match.records import Records
+from services.cache.semantic_match.record import Record, Records, ThresholdDecision
 from services.cache.semantic_match.traffic import Traffic
 
 STEPS = st.lists(

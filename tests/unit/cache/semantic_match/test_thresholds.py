@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.cache.semantic_match import record, records
+from services.cache.semantic_match import record
 from services.cache.semantic_match.record import FLOOR, NEVER
 from services.cache.semantic_match.thresholds import Thresholds
 from services.cache.semantic_match.traffic import Traffic
@@ -176,7 +176,7 @@ def test_wrong_hits_are_measured_as_a_share_of_all_lookups() -> None:
 
 
 def test_only_so_many_tenants_and_samples_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "RECORDS", 2)
+    monkeypatch.setattr(record, "RECORDS", 2)
     monkeypatch.setattr(record, "SAMPLES", 300)
     kept = Thresholds(DEFAULT, ALLOWED)
     for tenant in ("acme", "globex", "umbra"):

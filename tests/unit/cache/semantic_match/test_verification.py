@@ -6,15 +6,13 @@ import pytest
 
 from hedgerow.cache.v1 import cache_pb2
 from services.cache.answers import Verdict
-from services.cache.config import CacheSettings
 from services.cache.semantic_match.thresholds import Thresholds
 from services.cache.semantic_match.traffic import Traffic
 from services.cache.semantic_match.verification import Verification
 from services.cache.servicer import CacheServicer
 from services.runtime.errors import InvalidInput
-from tests.unit.cache.conftest import Bench, OpenCache, identity, question
-from tests.unit.cache.test_answers import CAPITAL, NEVER, REWORDED, store
-from tests.unit.cache.test_servicer import ANSWER, CALL
+from tests.unit.cache.asking import ANSWER, CALL, CAPITAL, NEVER, REWORDED, served, store
+from tests.unit.cache.conftest import OpenCache, identity, question
 
 ACME = Traffic("acme")
 
@@ -23,10 +21,6 @@ UNLIKE, NEAR_MISS = "an entirely unrelated thing", 0.99
 
 def draw_all(default: float = 0.8) -> Verification:
     return Verification(Thresholds(default, 0.01), share=1.0)
-
-
-def served(bench: Bench) -> CacheServicer:
-    return CacheServicer(bench.answers, CacheSettings())
 
 
 async def look_up(servicer: CacheServicer, text: str, **fields: object) -> cache_pb2.LookupResponse:

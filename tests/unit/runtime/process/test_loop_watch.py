@@ -14,9 +14,10 @@ import pytest
 import uvloop
 from prometheus_client import REGISTRY
 
+from services.runtime.line_limit import EVERY_S
 from services.runtime.process.loop_watch import report as reporting
 from services.runtime.process.loop_watch.place import IN_C, CodePlace
-from services.runtime.process.loop_watch.report import LINE_EVERY_S, MOST_FUNCTIONS, OTHER, Block, BlockReporter
+from services.runtime.process.loop_watch.report import MOST_FUNCTIONS, OTHER, Block, BlockReporter
 from services.runtime.process.loop_watch.watch import LoopWatch, watching
 from tests.clock import PausedClock
 from tests.waiting import until
@@ -256,9 +257,9 @@ def test_a_storm_of_blocks_writes_a_line_a_minute(caplog: pytest.LogCaptureFixtu
         "event loop was blocked: 187 ms (186 ms of CPU time) in services.storm.feed:7 (in re.sub), task Generate"
     ]
     assert _blocks(function) == 500
-    clock.advance(LINE_EVERY_S)
+    clock.advance(EVERY_S)
     [line] = _lines(caplog, block, report=report)
-    assert line.endswith("; 499 more blocks by this function since its last line")
+    assert line.endswith("; 499 more reports of this function since its last line")
 
 
 def test_labels_are_bounded(caplog: pytest.LogCaptureFixture):

@@ -10,8 +10,7 @@ import pytest
 from grpc_health.v1 import health_pb2
 
 from services.runtime.process.health import Health
-from services.runtime.process.metrics import app
-from services.runtime.process.probe_pages import ProbePages
+from services.runtime.process.metrics import ProbePages, app
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 
