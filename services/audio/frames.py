@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any
 
 import av
 import av.error
@@ -37,20 +37,9 @@ class AudioForm:
     channels: int
 
 
-class Frames(Protocol):
-    """Decodes the messages of one stream, in order. Raises InvalidInput naming `audio`."""
-
-    def push(self, data: bytes) -> Audio:
-        """The audio of the next message, as far as it is complete."""
-        ...
-
-    def flush(self) -> Audio:
-        """The rest. A sample that is not complete is left out."""
-        ...
-
-
 def open_frames(form: AudioForm) -> Frames:
-    """A decoder for audio of this form."""
+    """A decoder of one stream's messages, in order. `push`: the audio of the next message, as far as it is
+    complete; raises InvalidInput naming `audio`. `flush`: the rest; a sample that is not complete is left out."""
     return OpusPackets() if form.encoding is Encoding.OPUS else Pcm(form)
 
 
@@ -105,3 +94,6 @@ class OpusPackets:
 def _check_size(data: bytes, limit: int) -> None:
     if len(data) > limit:
         raise InvalidInput("audio", f"at most {limit} bytes in a message", f"{len(data)} bytes")
+
+
+Frames = Pcm | OpusPackets

@@ -13,16 +13,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from services.audio.agreement import Agreement
 from services.audio.alignment import Span, shifted
+from services.audio.confirmation import Agreement, Windows
 from services.audio.endpointer import Endpointer, Utterance
-from services.audio.speech import RATE, Audio, Behind, Partial, Segment, StreamEvent, Word
-from services.audio.windows import Windows
+from services.audio.speech import RATE, Audio, Behind, Partial, Segment, StreamEvent, Transcript, Word
 
 # Audio of at most 30 s, and whether the speaker has paused → its words.
 TranscribeUtterance = Callable[[Audio, bool], Awaitable[Sequence[Word]]]
 _MOST_BUSY = 0.45  # the share of the time in which a stream may want the model: two fit, and are on time
 _BEHIND_EVERY_S = 1.0
+_SURE, _SURE_AFTER_S = 0.5, 3.0  # probability, and speech in seconds: less of it is often mistaken
+_LIKELY, _LIKELY_AFTER_S = 0.8, 2.0  # either is enough for words to be shown
 
 
 @dataclass(frozen=True)
@@ -183,3 +184,26 @@ async def _stop(*tasks: asyncio.Task[None] | asyncio.Task[list[Word]] | None) ->
         task.cancel()
     if running:
         await asyncio.wait(running)
+
+
+class StreamLanguage:
+    """The language of a stream: the one asked for, or the one that the model detects as it hears more. `code` is the
+    language so far, empty before anything was heard. `settled`: words may be shown. Until then they
+    would often be another language's, and confirmed words stay."""
+
+    def __init__(self, asked: str):
+        self.code = asked
+        self.settled = self._sure = bool(asked)
+
+    @property
+    def wanted(self) -> str:
+        """The language to transcribe the next audio in; empty: detect it."""
+        return self.code if self._sure else ""
+
+    def observe(self, found: Transcript, audio_s: float) -> None:
+        """The model has transcribed so much audio."""
+        if self._sure or not found.language:
+            return
+        self.code = found.language
+        self.settled |= found.certainty >= _LIKELY or audio_s >= _LIKELY_AFTER_S
+        self._sure = found.certainty >= _SURE and audio_s >= _SURE_AFTER_S

@@ -7,23 +7,20 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
-from typing import Protocol
 
 from hedgerow.audio.v1 import audio_pb2
 from hedgerow.identities import GATEWAY
 from services.audio import wire
 from services.audio.admission import Admission, Stream
-from services.audio.audio_buffer import Inbox
+from services.audio.audio_buffer import AudioReader, Inbox
 from services.audio.config import AudioSettings
 from services.audio.engine import Recognizer
 from services.audio.frames import open_frames
-from services.audio.language import StreamLanguage
-from services.audio.listener import Listener, ListenerSettings, TranscribeUtterance
+from services.audio.listener import Listener, ListenerSettings, StreamLanguage, TranscribeUtterance
 from services.audio.metrics import AUDIO, LOAD
 from services.audio.recordings import RecordingDecoder, TimeLimit, Transcription, gathered, in_time, not_idle
 from services.audio.scheduler import Scheduler
-from services.audio.speech import RATE, Audio, Behind, Segment, StreamEvent, Transcript, Word, written
-from services.audio.stream_reader import AudioReader
+from services.audio.speech import RATE, Audio, Behind, Segment, Transcript, Word, written
 from services.audio.validation import StreamWanted, language_wanted, stream_wanted
 from services.runtime.errors import InvalidInput, NotSupported, Unavailable
 from services.runtime.rpc.authorization import TENANT_HEADER
@@ -32,18 +29,6 @@ from services.runtime.rpc.boundary import Call
 _PARTING_S = 0.5  # before a deadline or the end of the grace, calls are ended, so that what they have still arrives
 _LEAVE_S = 60.0  # for a client to take its last answers
 _WAITING_S = 5.0  # of audio between a stream's client and its listener, which keeps some itself
-
-
-class Listening(Protocol):
-    """The part of `listener.Listener` that a stream needs."""
-
-    @property
-    def audio_s(self) -> float: ...
-    @property
-    def speech_s(self) -> float: ...
-    @property
-    def busy_s(self) -> float: ...
-    def listen(self, audio: AsyncIterator[Audio]) -> AsyncIterator[StreamEvent]: ...
 
 
 class AudioServicer:
@@ -57,7 +42,7 @@ class AudioServicer:
         admission: Admission,
         decoder: RecordingDecoder,
         settings: AudioSettings,
-        listening: Callable[[TranscribeUtterance, ListenerSettings], Listening] = Listener,
+        listening: Callable[[TranscribeUtterance, ListenerSettings], Listener] = Listener,
     ):
         self._recognizer, self._languages = recognizer, languages
         self._scheduler, self._admission, self._decoder = scheduler, admission, decoder

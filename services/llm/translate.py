@@ -43,31 +43,13 @@ _MODES: dict[int, Literal["auto", "none", "required"]] = {
     chat_pb2.TOOL_MODE_NONE: "none",
     chat_pb2.TOOL_MODE_REQUIRED: "required",
 }
-_APIS: dict[int, str] = {
-    chat_pb2.API_CHAT_COMPLETIONS: "chat_completions",
-    chat_pb2.API_MESSAGES: "messages",
-    chat_pb2.API_RESPONSES: "responses",
-    chat_pb2.API_EMBEDDINGS: "embeddings",
-    chat_pb2.API_RERANK: "rerank",
-    chat_pb2.API_MODERATIONS: "moderations",
+_APIS = {number: name.removeprefix("API_").lower() for name, number in chat_pb2.Api.items() if number}
+_REASONS: dict[FinishReason, Any] = {
+    reason: chat_pb2.FinishReason.Value(f"FINISH_REASON_{reason.name}") for reason in FinishReason
 }
-_REASONS = {
-    FinishReason.STOP: chat_pb2.FINISH_REASON_STOP,
-    FinishReason.LENGTH: chat_pb2.FINISH_REASON_LENGTH,
-    FinishReason.INTERRUPTED: chat_pb2.FINISH_REASON_INTERRUPTED,
-    FinishReason.TOOL_CALLS: chat_pb2.FINISH_REASON_TOOL_CALLS,
-    FinishReason.CONTENT_FILTER: chat_pb2.FINISH_REASON_CONTENT_FILTER,
-}
-FEATURES = {
-    Feature.TOOLS: llm_pb2.FEATURE_TOOLS,
-    Feature.LOGPROBS: llm_pb2.FEATURE_LOGPROBS,
-    Feature.LOGIT_BIAS: llm_pb2.FEATURE_LOGIT_BIAS,
-    Feature.IMAGES: llm_pb2.FEATURE_IMAGES,
-    Feature.AUDIO: llm_pb2.FEATURE_AUDIO,
-    Feature.CHOICE: llm_pb2.FEATURE_CHOICE,
-    Feature.GRAMMAR: llm_pb2.FEATURE_GRAMMAR,
-    Feature.TOP_K: llm_pb2.FEATURE_TOP_K,
-    Feature.VLLM_SAMPLING: llm_pb2.FEATURE_VLLM_SAMPLING,
+# A beginning that a model continues has a field of its own.
+FEATURES: dict[Feature, Any] = {
+    each: llm_pb2.Feature.Value(f"FEATURE_{each.name}") for each in Feature if each is not Feature.PREFIX
 }
 # Fields of a model's `generation_config`.
 DEFAULTS = (

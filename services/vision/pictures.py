@@ -29,7 +29,7 @@ from services.runtime.errors import TooLate
 from services.runtime.policy.fair_thread import FairThread
 from services.vision import metrics
 from services.vision.errors import ImageRefused
-from services.vision.formats import MAX_SIDE, Unfit, exif, open_picture
+from services.vision.formats import MAX_SIDE, Unfit, open_picture, orientation
 from services.vision.manifest import INTERPOLATIONS, Channels, Preprocessing, Size
 
 Array = NDArray[np.generic]
@@ -113,7 +113,7 @@ def decode(data: bytes, max_pixels: int, needed: int = MAX_SIDE) -> Image.Image:
             raise
         except Exception as error:  # a decoder has many ways to say that it does not like what it reads
             raise Unfit("data", f"a {file.format} that can be decoded", type(error).__name__) from None
-        turn = _TURNS.get(exif.orientation(file.info.get("exif", b"")))
+        turn = _TURNS.get(orientation(file.info.get("exif", b"")))
     return picture if turn is None else picture.transpose(turn)
 
 

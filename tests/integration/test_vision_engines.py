@@ -13,8 +13,7 @@ import pytest
 from PIL import Image
 
 from services.vision.engine import Arrays, Engine
-from services.vision.engines import onnx
-from services.vision.engines.checked import CheckedEngine
+from services.vision.engines import CheckedEngine, onnx
 from services.vision.errors import BadModel, EngineFailed
 from services.vision.files import Source
 from tests.integration.vision_engines import DEMO, FILES, OUTPUTS, manifest, noise, open_demo

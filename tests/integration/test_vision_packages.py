@@ -12,8 +12,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from services.vision.engines.expressions import check_expression
-from services.vision.engines.package import plain
+from services.vision.engines.package import check_expression, plain
 from services.vision.errors import BadModel
 from services.vision.files import Source
 from tests import hostile_models

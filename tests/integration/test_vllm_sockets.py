@@ -7,11 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from services.llm.vllm.sockets import Sockets, sweep
+from services.llm.vllm.load import Sockets, sweep
 
 _HOLDS = """
 import sys
-from services.llm.vllm.sockets import Sockets
+from services.llm.vllm.load import Sockets
 sockets = Sockets(sys.argv[1])
 print(sockets.name, flush=True)
 sys.stdin.read()

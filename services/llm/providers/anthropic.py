@@ -13,8 +13,8 @@ from services.llm.dialects.anthropic_request import HAS_NOT, to_body, to_convers
 from services.llm.dialects.counterparts import EFFORTS
 from services.llm.dialects.forwarding import conversation, forwarded
 from services.llm.engine import Chunk, Feature, Message, Original, Progress, Request, Tool
-from services.llm.providers import foreign_thoughts
 from services.llm.providers.engine import ProviderEngine
+from services.llm.providers.second_attempt import without_foreign_thoughts, without_thinking
 from services.llm.providers.transport.wire import Wire
 from services.llm.size import size
 from services.runtime.deadline import Deadline
@@ -44,7 +44,7 @@ class AnthropicEngine(ProviderEngine):
         self._model = replace(self._model, usual_max_tokens=self._usual)
 
     def generate(self, request: Request, deadline: Deadline) -> AsyncGenerator[Chunk, None]:
-        return foreign_thoughts.generate(super().generate, request, deadline)
+        return without_foreign_thoughts(super().generate, request, deadline)
 
     async def count_tokens(self, messages: tuple[Message, ...], tools: tuple[Tool, ...], deadline: Deadline) -> int:
         url = self._address("messages/count_tokens")
@@ -89,7 +89,7 @@ def _of_changed(body: dict[str, Any], request: Request) -> dict[str, Any]:
     the middle of a turn, because such a conversation lacks the signed thoughts, and the API would refuse it."""
     if request.prefix:
         body = {**body, "messages": [*conversation(body), {"role": "assistant", "content": request.prefix}]}
-    return foreign_thoughts.without_thinking(body) if request.messages[-1].role == "tool" else body
+    return without_thinking(body) if request.messages[-1].role == "tool" else body
 
 
 async def start(settings: LlmSettings, progress: Progress) -> AnthropicEngine:

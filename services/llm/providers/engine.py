@@ -24,8 +24,7 @@ from services.llm.providers.config import ProviderSettings
 from services.llm.providers.errors import incomplete, to_error, unreachable, word
 from services.llm.providers.methods import MOST_ANSWER_BYTES
 from services.llm.providers.outages import Outages
-from services.llm.providers.transport.client import ProviderClient
-from services.llm.providers.transport.opening import open_wire
+from services.llm.providers.transport.client import ProviderClient, open_wire
 from services.llm.providers.transport.reply import ReplyLimits
 from services.llm.providers.transport.wire import Broken, TooLong, Wire
 from services.llm.size import size

@@ -20,12 +20,12 @@ from services.llm.dialects.openai_request import DIALECTS, GO_ON, to_body, to_me
 from services.llm.dialects.responses_answer import ResponsesAnswer
 from services.llm.engine import Chunk, Feature, Message, Original, Progress, Request, Tool
 from services.llm.errors import RequestRefused
-from services.llm.providers import call_ids, foreign_thoughts, methods
+from services.llm.providers import methods
 from services.llm.providers.config import OpenAIApi
 from services.llm.providers.engine import LIMITS, ProviderEngine, with_extra
 from services.llm.providers.errors import to_error
 from services.llm.providers.extra_fields import ExtraFields
-from services.llm.providers.second_attempt import Generate, repeated
+from services.llm.providers.second_attempt import Generate, repeated, with_other_ids, without_foreign_thoughts
 from services.llm.providers.transport.wire import Wire
 from services.llm.size import size
 from services.runtime.deadline import Deadline
@@ -73,7 +73,7 @@ class OpenAIEngine(ProviderEngine):
         if request.method:
             return self._method(request, deadline)
         generate: Generate = partial(self._extra_fields.generate, super().generate)
-        generate = partial(foreign_thoughts.generate, partial(call_ids.generate, generate))
+        generate = partial(without_foreign_thoughts, partial(with_other_ids, generate))
         first = self._takes_usage is None and not self._responds(request)
         return self._first(generate, request, deadline) if first else generate(request, deadline)
 

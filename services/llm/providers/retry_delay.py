@@ -37,9 +37,8 @@ def said_delay_s(headers: Mapping[str, str], now: datetime | None = None) -> flo
     """The seconds after which to ask again, where the headers say. `retry-after` goes before `x-ratelimit-*`, of which
     those count that have nothing left."""
     now = now or datetime.now(UTC)
-    said = _milliseconds(headers.get("retry-after-ms", ""))
-    if said is None:
-        said = _delay(headers.get("retry-after", ""), now)
+    milliseconds = _number(headers.get("retry-after-ms", ""))
+    said = _delay(headers.get("retry-after", ""), now) if milliseconds is None else milliseconds / 1000
     if said is None:
         said = max(_until_reset(headers, now), default=None)
     return None if said is None else min(max(said, 0.0), LONGEST_RETRY_S)
@@ -60,8 +59,9 @@ def _until_reset(headers: Mapping[str, str], now: datetime) -> Iterator[float]:
 
 def _delay(value: str, now: datetime) -> float | None:
     """Given as seconds, as a duration, or as a time in one of its three ways."""
-    with suppress(ValueError):
-        return _seconds(float(value), now)
+    if (number := _number(value)) is not None:
+        is_date = number > _A_DATE_S
+        return number / (1000 if number > _A_DATE_MS else 1) - now.timestamp() if is_date else number
     duration = _DURATION.fullmatch(value)
     if value and duration:
         return sum(float(part or 0) * unit for part, unit in zip(duration.groups(), _UNITS_S, strict=True))
@@ -71,16 +71,8 @@ def _delay(value: str, now: datetime) -> float | None:
     return None
 
 
-def _seconds(number: float, now: datetime) -> float | None:
-    if math.isnan(number):
-        return None
-    if number > _A_DATE_S:
-        return number / (1000 if number > _A_DATE_MS else 1) - now.timestamp()
-    return number
-
-
-def _milliseconds(value: str) -> float | None:
+def _number(value: str) -> float | None:
     with suppress(ValueError):
         number = float(value)
-        return None if math.isnan(number) else number / 1000
+        return None if math.isnan(number) else number
     return None

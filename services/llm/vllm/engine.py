@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -12,7 +13,7 @@ from typing import Any
 
 from services.llm.config import LlmSettings
 from services.llm.dialects.openai_request import to_tools
-from services.llm.engine import Chunk, Feature, Load, Message, Model, Progress, Request, Sampling, Tool
+from services.llm.engine import Chunk, Constraint, Feature, Load, Message, Model, Progress, Request, Sampling, Tool
 from services.llm.errors import BadEngineSettings, EngineBusy, EngineDown
 from services.llm.size import characters, size
 from services.llm.vllm import load
@@ -32,13 +33,27 @@ from services.llm.vllm.params import (
 from services.llm.vllm.parsers import Parsers, found
 from services.llm.vllm.reading import UnreadableOutput, VllmReading
 from services.llm.vllm.tally import StatsKeeper, TokenTally
-from services.llm.vllm.warmup import warm_up
 from services.runtime.aside import aside
 from services.runtime.deadline import Deadline
 from services.runtime.errors import ContextExceeded, Unavailable
 
 _POLL_S = 0.1
 _STOP_S = 0.2
+# A few generations before the first caller comes: whatever compiles or allocates on first use does so then.
+_WORDS = "Repeat after me: one two three four five six seven eight. "
+_SHORT = Request((Message("user", "Hello."),), Sampling(temperature=0, max_tokens=8))
+# Repeats itself, so that prompt lookup finds something to propose; long enough for several blocks of key-value cache.
+_LONG = Request((Message("user", _WORDS * 8),), Sampling(temperature=0, max_tokens=24))
+_DRAWN = Request((Message("user", "Hello."),), Sampling(temperature=0.8, top_p=0.9, seed=1, max_tokens=8))
+_OBJECT = Request(_SHORT.messages, Sampling(temperature=0, max_tokens=8), Constraint("json_object"))
+
+_WARM_UP: tuple[tuple[str, tuple[Request, ...]], ...] = (
+    ("a first token", (_SHORT,)),
+    ("a long prompt", (_LONG,)),
+    ("drawn tokens", (_DRAWN,)),
+    ("a batch", (_SHORT, _LONG, _DRAWN, _SHORT)),
+    ("constrained decoding", (_OBJECT,)),
+)
 
 
 class VllmEngine:
@@ -109,7 +124,12 @@ class VllmEngine:
         return self._stats.load(self._engine.get_num_unfinished_requests())
 
     async def warm_up(self, progress: Progress) -> None:
-        await warm_up(self, progress)
+        for name, requests in _WARM_UP:
+            started = time.monotonic()
+            async with asyncio.TaskGroup() as group:
+                for request in requests:
+                    group.create_task(self._drain(request))
+            progress(f"warm-up: {name} in {(time.monotonic() - started) * 1e3:.0f} ms")
 
     async def wait_failed(self) -> str:
         while not self._engine.errored:  # noqa: ASYNC110 - vLLM has no event for it
@@ -122,6 +142,11 @@ class VllmEngine:
         # Its engine process takes more than five seconds to go when asked, and has nothing to save. Not in a thread:
         # vLLM's reader, which runs in this loop, would take the end for a failure.
         self._engine.shutdown(_STOP_S)
+
+    async def _drain(self, request: Request) -> None:
+        async with aclosing(self.generate(request, Deadline.never())) as chunks:
+            async for _ in chunks:
+                pass
 
     async def _structured(self, request: Request, deadline: Deadline) -> Any:
         """vLLM's word for the request's constraint, once it is known to be one, and little work."""

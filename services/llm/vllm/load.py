@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import gc
+import logging
 import multiprocessing
 import os
+import shutil
 import time
+import weakref
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
+from tempfile import gettempdir, mkdtemp
 from typing import Any
 
 from services.llm import vllm_plugin
@@ -16,9 +23,12 @@ from services.llm.engine import Progress
 from services.llm.errors import BadEngineSettings
 from services.llm.vllm.args import check_early, engine_args, environment, set_environment
 from services.llm.vllm.parsers import found
-from services.llm.vllm.sockets import Sockets
 
 _POLL_S = 0.05
+_FOLDER_PREFIX = "hedgerow-vllm-"
+_LONGEST_FOLDER = 40  # bytes: the path of a socket has 107 at most
+_LOCK = "lock"
+_log = logging.getLogger(__name__)
 
 
 async def load(settings: VllmSettings, stat_logger: Any, progress: Progress) -> Any:
@@ -97,3 +107,41 @@ async def _give_up(loading: asyncio.Task[Any]) -> None:
         await asyncio.wait([loading], timeout=_POLL_S)
     if loading.exception() is None:
         await asyncio.to_thread(loading.result().shutdown)
+
+
+class Sockets:
+    """The folder `name`, in which the processes of one vLLM meet, made for its owner alone. vLLM never removes a
+    socket, and would leave them in /tmp.
+
+    The folder goes with its process. A process that was killed cannot remove its folder, so the next process that
+    starts does: a folder has a lock file, which its process holds for as long as it runs.
+    """
+
+    def __init__(self, parent: str = ""):
+        """`parent`: where to make it; the folder for temporary files, or /tmp where the path of that is too long."""
+        parent = parent or (found if len(found := gettempdir()) <= _LONGEST_FOLDER else "/tmp")
+        sweep(Path(parent))
+        self.name = mkdtemp(prefix=_FOLDER_PREFIX, dir=parent)
+        new = Path(self.name, f"{_LOCK}.new")
+        lock = os.open(new, os.O_CREAT | os.O_WRONLY, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        new.rename(new.with_name(_LOCK))  # what has no such file is not swept
+        weakref.finalize(self, _remove, Path(self.name), lock)
+
+
+def sweep(parent: Path) -> None:
+    """Remove the folders of processes that are gone. One that belongs to another user stays."""
+    for path in sorted(parent.glob(f"{_FOLDER_PREFIX}*/{_LOCK}")):
+        with suppress(OSError):
+            lock = os.open(path, os.O_RDONLY)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path.parent)
+                _log.info("removed %s, which a process that was killed has left", path.parent)
+            finally:
+                os.close(lock)
+
+
+def _remove(folder: Path, lock: int) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    os.close(lock)

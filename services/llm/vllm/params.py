@@ -112,10 +112,9 @@ def refusal(request: Request, error: Exception) -> InvalidInput:
 
 def refused(constraint: Constraint, why: str) -> InvalidInput:
     """The engine's error about a constraint that it cannot follow."""
-    said = shorten(" ".join(why.split()), 160)
     about = constraint.field
     field = f"{about}.{constraint.kind}" if about == "response_format" else about
-    return InvalidInput(field, f"what the engine can follow ({said})", constraint.value)
+    return InvalidInput(field, f"what the engine can follow ({_said(why)})", constraint.value)
 
 
 def template_refusal(error: Exception) -> InvalidInput:
@@ -128,5 +127,5 @@ def unreadable_media() -> InvalidInput:
     return InvalidInput("messages", "pictures and recordings that the engine can read", "another")
 
 
-def _said(error: Exception) -> str:
+def _said(error: Exception | str) -> str:
     return shorten(" ".join(str(error).split()), 160)

@@ -9,6 +9,7 @@ in any other place is refused.
 
 from __future__ import annotations
 
+import ast
 import io
 import json
 import pickletools
@@ -17,7 +18,6 @@ from collections.abc import Iterator
 from typing import Any
 from zipfile import ZIP_STORED, BadZipFile, ZipFile
 
-from services.vision.engines.expressions import check_expression
 from services.vision.errors import BadModel
 from services.vision.files import Source
 
@@ -42,6 +42,21 @@ _OPERATOR = re.compile(
 )
 _NAME = re.compile(r"[\w.+:\[\]-]*")  # torch writes names into Python source: nothing that ends or calls anything
 _TEXT = ("as_string", "as_strings")  # an operator's argument, quoted there
+# Of an expression of sizes, such as `Symbol('s0', positive=True, integer=True)`.
+_LONGEST_EXPRESSION = 1_000  # characters
+# sympy's own functions, and torch's (`torch.utils._sympy.functions`)
+_FUNCTIONS = frozenset(
+    """
+    Symbol Integer Float Rational Add Mul Pow Max Min Abs Mod And Or Not Equality Unequality Eq Ne
+    LessThan StrictLessThan GreaterThan StrictGreaterThan Le Lt Ge Gt floor ceiling
+    FloorDiv ModularIndexing Where PythonMod CleanDiv CeilToInt FloorToInt CeilDiv LShift RShift PowByNatural
+    FloatPow FloatTrueDiv IntTrueDiv IsNonOverlappingAndDenseIndicator TruncToFloat TruncToInt RoundToInt
+    RoundDecimal ToFloat Identity
+    """.split()  # noqa: SIM905  # a list of quoted words would be longer
+)
+_SYMBOL = re.compile(r"[suz]f?\d+|true|false|oo|int_oo")
+_WORD = re.compile(r"\w{1,32}")
+_ARITHMETIC = (ast.Expression, ast.BinOp, ast.UnaryOp, ast.Compare, ast.operator, ast.unaryop, ast.cmpop, ast.Load)
 
 
 def plain(source: Source) -> bytes:
@@ -168,3 +183,30 @@ def _archive(members: dict[str, bytes]) -> bytes:
         for name, content in members.items():
             archive.writestr(f"model/{name}", content)
     return out.getvalue()
+
+
+def check_expression(text: str) -> None:
+    """Raises `BadModel` for anything but numbers, symbols, operators and the functions above: torch has sympy evaluate
+    sizes, with Python's `eval`."""
+    try:
+        tree = ast.parse(text.strip(), mode="eval") if len(text) <= _LONGEST_EXPRESSION else None
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        tree = None
+    if tree is None or not all(map(_is_arithmetic, ast.walk(tree))):
+        raise BadModel(f"an expression of sizes, got {text[:80]!r}")
+
+
+def _is_arithmetic(node: ast.AST) -> bool:
+    match node:
+        case ast.Call(func=ast.Name(id=name)):
+            return name in _FUNCTIONS
+        case ast.keyword(arg=name):
+            return name is not None
+        case ast.Constant(value=str() as word):
+            return _WORD.fullmatch(word) is not None
+        case ast.Constant(value=value):
+            return isinstance(value, int | float)
+        case ast.Name(id=name):
+            return name in _FUNCTIONS or _SYMBOL.fullmatch(name) is not None
+        case _:
+            return isinstance(node, _ARITHMETIC)

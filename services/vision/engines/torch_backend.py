@@ -1,9 +1,11 @@
-"""Running a torch module, however it was stored, on the CPU or on a CUDA stream of its own."""
+"""Models of torch: TorchScript and torch.export packages, on the CPU or on a CUDA stream of its own."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from contextlib import nullcontext
+from io import BytesIO
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,10 @@ import torch
 from numpy.typing import NDArray
 
 from services.vision.engine import Arrays
+from services.vision.engines import package
 from services.vision.engines.devices import choose_device, refuse_precision
+from services.vision.errors import BadModel
+from services.vision.files import Source
 from services.vision.manifest import Manifest
 
 _DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -22,7 +27,7 @@ def torch_device(asked: str) -> str:
     return choose_device(asked, torch.cuda.device_count() if torch.cuda.is_available() else 0, "torch")
 
 
-def torch_dtype(precision: str, device: str) -> torch.dtype:
+def _dtype(precision: str, device: str) -> torch.dtype:
     """The type to compute in. Raises `BadModel` where the device is not made for it."""
     if device == "cpu":
         supported = ["fp32", "bf16"]
@@ -34,10 +39,56 @@ def torch_dtype(precision: str, device: str) -> torch.dtype:
     return _DTYPES[precision]
 
 
-def use_threads(count: int) -> None:
+def _use_threads(count: int) -> None:
     """Bound the cores that torch uses on the CPU, for all its models alike; 0 leaves that to torch."""
     if count:
         torch.set_num_threads(count)
+
+
+def load_script(source: Source, manifest: Manifest, threads: int) -> TorchBackend:
+    """A file of `torch.jit.save`, which is code that runs with the rights of this process. The script is frozen: its
+    weights are constants, batch norms are folded into convolutions."""
+    device = torch_device(manifest.device)
+    _use_threads(threads)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*is deprecated", DeprecationWarning)  # torch prefers its newer format
+        try:
+            module = torch.jit.load(BytesIO(source.content), map_location=device).eval()
+        except Exception as error:
+            raise BadModel(f"file: {source.name} is no TorchScript that torch {torch.__version__} reads") from error
+        if manifest.precision == "int8":
+            return TorchBackend("torchscript", _quantized(module, device), device, torch.float32, manifest)
+        dtype = _dtype(manifest.precision, device)
+        module = torch.jit.freeze(module.to(dtype))
+        if device == "cpu":
+            module = torch.jit.optimize_for_inference(module)  # oneDNN's own layouts
+    return TorchBackend("torchscript", module, device, dtype, manifest)
+
+
+def _quantized(module: Any, device: str) -> Any:
+    """The script as it is: int8 is made when a model is exported, and torch has it for CPUs."""
+    if device != "cpu":
+        raise refuse_precision("int8", device, "TorchScript", "fp32, fp16 or bf16")
+    if "quantized::" not in str(module.inlined_graph):
+        raise BadModel("precision: int8 needs a file with quantized layers, and this one has none")
+    return module
+
+
+def load_export(source: Source, manifest: Manifest, threads: int) -> TorchBackend:
+    """A package of `torch.export.save`: the program's graph as a module, with its weights on the device."""
+    device = torch_device(manifest.device)
+    dtype = _dtype(manifest.precision, device)
+    _use_threads(threads)
+    archive = package.plain(source)
+    try:
+        program = torch.export.load(BytesIO(archive))
+    except Exception as error:
+        raise BadModel(f"file: {source.name} is no package that torch {torch.__version__} reads") from error
+    if device != "cpu":  # also tensors that the program makes, such as `torch.zeros(…, device="cpu")`
+        from torch.export.passes import move_to_device_pass
+
+        program = move_to_device_pass(program, device)
+    return TorchBackend("export", program.module().to(dtype), device, dtype, manifest)
 
 
 class TorchBackend:

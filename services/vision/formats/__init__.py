@@ -6,6 +6,7 @@ than their picture (`avif`).
 from __future__ import annotations
 
 import io
+import struct
 import warnings
 
 from PIL import AvifImagePlugin, Image, PngImagePlugin
@@ -18,7 +19,7 @@ from PIL.WebPImagePlugin import WebPImageFile
 from services.vision.formats import avif, jpeg
 from services.vision.formats.unfit import MAX_PARTS, Unfit, broken, cut_short, followed
 
-__all__ = ["FORMATS", "MAX_SIDE", "Unfit", "open_picture"]
+__all__ = ["FORMATS", "MAX_SIDE", "Unfit", "open_picture", "orientation"]
 
 FORMATS = "a PNG, JPEG, WebP, GIF or AVIF"
 MAX_SIDE = 65_535  # JPEG's; the filter that resizes takes memory for each pixel of a side
@@ -36,6 +37,9 @@ _OTHERS = (
     (0, b"%PDF", "PDF"),
 )
 _IEND = b"\0\0\0\0IEND\xaeB`\x82"  # with its length and its checksum
+_UPRIGHT = 1
+_ORIENTATION, _SHORT = 0x0112, 3  # of EXIF: a tag of the first directory, and its type (CIPA DC-008)
+_MAX_ENTRIES = 512
 AvifImagePlugin.DEFAULT_MAX_THREADS = 1  # of one picture: several are decoded at once
 PngImagePlugin.MAX_TEXT_MEMORY = 4 * PngImagePlugin.MAX_TEXT_CHUNK  # 4 MiB of texts, unpacked
 warnings.simplefilter("error", Image.DecompressionBombWarning)
@@ -148,3 +152,22 @@ def _avif(data: bytes) -> ImageFile:
 
 
 _OPENERS = {"PNG": _png, "JPEG": _jpeg, "WEBP": _webp, "GIF": _gif, "AVIF": _avif}
+
+
+def orientation(exif: bytes) -> int:
+    """Which way is up by the EXIF, 1 to 8. Upright when the block does not say, or is broken: that is no reason to
+    refuse a picture."""
+    exif = exif.removeprefix(b"Exif\0\0")
+    order = {b"II*\0": "<", b"MM\0*": ">"}.get(exif[:4])
+    if not order:
+        return _UPRIGHT
+    try:
+        (at,) = struct.unpack_from(f"{order}I", exif, 4)
+        (count,) = struct.unpack_from(f"{order}H", exif, at)
+        for number in range(min(count, _MAX_ENTRIES)):
+            tag, kind, _, value = struct.unpack_from(f"{order}HHIH", exif, at + 2 + 12 * number)
+            if tag == _ORIENTATION and kind == _SHORT:
+                return value if 1 <= value <= 8 else _UPRIGHT
+    except struct.error:  # an offset that leads out of the block
+        pass
+    return _UPRIGHT

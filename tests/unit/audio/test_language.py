@@ -4,32 +4,30 @@ from __future__ import annotations
 
 import pytest
 
-from services.audio.language import StreamLanguage
+from services.audio.listener import StreamLanguage
 from services.audio.speech import Transcript, Word
 
-SAID = (Word("ja", 0, 1),)
+GERMAN = (Word("ja", 0, 1),)
 
 
-def test_a_language_that_was_asked_for_stays() -> None:
-    language = StreamLanguage("en")
-    language.observe(Transcript(SAID, "de", 0.99), 10)
-    assert (language.wanted, language.code) == ("en", "en")
-
-
-@pytest.mark.parametrize(("certainty", "audio_s", "wanted"), [(0.9, 5, "de"), (0.9, 1, ""), (0.3, 5, "")])
-def test_a_language_is_detected_until_it_is_sure_in_enough_speech(
-    certainty: float, audio_s: float, wanted: str
+@pytest.mark.parametrize(
+    ("asked", "certainty", "audio_s", "wanted", "code", "settled"),
+    [
+        ("en", 0.99, 10, "en", "en", True),
+        ("", 0.9, 5, "de", "de", True),
+        ("", 0.9, 1, "", "de", True),
+        ("", 0.3, 5, "", "de", True),
+        ("", 0.3, 2.5, "", "de", True),
+        ("", 0.6, 1, "", "de", False),
+    ],
+    ids=["asked for", "sure", "of too little speech", "unsure", "likely by its length", "neither likely nor sure"],
+)
+def test_a_language_is_asked_for_or_detected_until_it_is_sure_in_enough_speech(
+    asked: str, certainty: float, audio_s: float, wanted: str, code: str, settled: bool
 ) -> None:
-    language = StreamLanguage("")
-    language.observe(Transcript(SAID, "de", certainty), audio_s)
-    assert (language.wanted, language.code) == (wanted, "de")
-
-
-@pytest.mark.parametrize(("certainty", "audio_s", "settled"), [(0.9, 1, True), (0.3, 2.5, True), (0.6, 1, False)])
-def test_words_are_shown_once_the_language_is_likely(certainty: float, audio_s: float, settled: bool) -> None:
-    language = StreamLanguage("")
-    language.observe(Transcript(SAID, "de", certainty), audio_s)
-    assert language.settled is settled
+    language = StreamLanguage(asked)
+    language.observe(Transcript(GERMAN, "de", certainty), audio_s)
+    assert (language.wanted, language.code, language.settled) == (wanted, code, settled)
 
 
 def test_silence_has_no_language() -> None:

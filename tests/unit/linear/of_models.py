@@ -9,7 +9,7 @@ from services.llm import relayed_usage, untranslated
 from services.llm.dialects import documents, events
 from services.llm.engine import Message
 from services.llm.providers import context, meanings, openai
-from services.llm.providers.transport.sse import EventParser
+from services.llm.providers.transport.reply import EventParser
 from services.llm.vllm.forced_calls import ListedCalls
 from services.llm.vllm.text_tools import as_text
 from tests.unit.linear.reader import Reader, whole

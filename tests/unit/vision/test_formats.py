@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 from PIL.ImageFile import ImageFile
 
-from services.vision.formats import Unfit, av1, avif, exif, jpeg, open_picture
+from services.vision.formats import Unfit, av1, avif, jpeg, open_picture, orientation
 from services.vision.pictures import decode
 from tests.unit.vision.files import (
     KINDS,
@@ -220,7 +220,7 @@ def test_a_png_with_any_flipped_bit_is_refused() -> None:
     [b"", b"II*\0", b"II*\0\xff\xff\xff\xff", b"MM\0*\0\0\0\x08\xff\xff", b"II*\0\x08\0\0\0\x01\0\x12\x01\x03\0"],
 )
 def test_a_broken_exif_block_leaves_a_picture_upright(block: bytes) -> None:
-    assert exif.orientation(b"Exif\0\0" + block) == 1
+    assert orientation(b"Exif\0\0" + block) == 1
     assert decode(with_segment(encoded(gradient(), "JPEG"), 0xE1, b"Exif\0\0" + block), MAX_PIXELS).size == (48, 32)
 
 
@@ -230,7 +230,7 @@ def test_metadata_is_not_shown_to_a_decoder() -> None:
     turned = with_orientation(gradient(), "JPEG", 6)
     kept, block = jpeg.essence(turned)
     assert b"Exif" not in kept
-    assert exif.orientation(block) == 6
+    assert orientation(block) == 6
     assert b"Exif" not in avif.essence(with_orientation(gradient(), "AVIF", 1))
 
 

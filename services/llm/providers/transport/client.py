@@ -1,4 +1,4 @@
-"""Sends requests to a provider over pooled connections, with a limit on concurrent requests."""
+"""Sends requests to a provider over pooled connections, of HTTP/1.1 or HTTP/2, with a limit on concurrent requests."""
 
 from __future__ import annotations
 
@@ -6,14 +6,36 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 
+from services.llm.errors import BadEngineSettings
+from services.llm.providers.config import ProviderSettings
+from services.llm.providers.transport.http1 import Http1
 from services.llm.providers.transport.reply import ProviderReply, ReplyLimits
-from services.llm.providers.transport.wire import Broken, Lost, Wire, WireReply
+from services.llm.providers.transport.wire import Broken, Lost, Options, Wire, WireReply
 from services.runtime.deadline import Deadline
 
 # A body that does not end soon after the last event costs the provider its connection.
 _DRAIN_S, _DRAIN_BYTES = 0.5, 64 * 1024
 # How long a request waits for a connection whose answer has just ended, before opening another.
 _ABOUT_TO_END_S = 0.005
+
+
+def open_wire(group: str, own: ProviderSettings, url: str) -> Wire:
+    """The wire to a provider, as its settings say. Raises BadEngineSettings; `group` names the settings."""
+    options = Options(
+        max_connections=own.max_connections,
+        connect_s=own.connect_timeout_ms / 1000,
+        read_s=own.read_timeout_ms / 1000,
+        idle_s=own.idle_timeout_ms / 1000,
+        ca_file=own.ca_file,
+    )
+    try:
+        if own.http_version == "1.1":
+            return Http1(url, options)
+        from services.llm.providers.transport.http2 import Http2  # not every process needs it
+
+        return Http2(options)
+    except (OSError, RuntimeError) as error:
+        raise BadEngineSettings(f"{group}.ca_file: must hold certificates as PEM ({type(error).__name__})") from None
 
 
 class ProviderClient:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -16,15 +17,17 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
-from aiohttp import AddrInfoType
+from aiohttp import AddrInfoType, ClientPayloadError
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.http import RawResponseMessage
+from aiohttp.streams import StreamReader
 
-from services.llm.providers.transport.http1_connection import Http1Connection
 from services.llm.providers.transport.names import FreshNames
-from services.llm.providers.transport.tls import client_context
 from services.llm.providers.transport.wire import Broken, Lost, NoReply, NotConnected, Options, failure
 from services.runtime.process.config import is_loopback
 
 _CUT_SHORT = "the connection ended"
+_SWITCHED, _FINAL = 101, 200  # statuses below it, but for this one, come before the answer
 # A connection that had died says so within a round trip. One that ends later had a provider that was at work.
 _NOTICED_S = 1.0
 _PROBES = {"TCP_KEEPIDLE": 30, "TCP_KEEPALIVE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}  # seconds, and a count
@@ -47,12 +50,12 @@ class Http1:
         connector = aiohttp.TCPConnector(
             resolver=self._names,
             use_dns_cache=False,  # which lets the next one wait every ten seconds
-            ssl=client_context(options.ca_file),
+            ssl=_client_context(options.ca_file),
             limit=0,  # callers have a limit
             keepalive_timeout=options.idle_s,
             socket_factory=watched,
         )
-        connector._factory = partial(Http1Connection, loop=asyncio.get_running_loop())  # type: ignore[assignment]  # a subclass
+        connector._factory = partial(_AnswerConnection, loop=asyncio.get_running_loop())  # type: ignore[assignment]  # a subclass
         self._read_s = options.read_s
         self._session = aiohttp.ClientSession(
             connector=connector,
@@ -103,7 +106,7 @@ class _Reply:
             async with asyncio.timeout(self._read_s):  # `sock_read` ends with the connection, and not every read does
                 piece = await self._response.content.readany()
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise Broken(_CUT_SHORT if isinstance(error, aiohttp.ClientPayloadError) else failure(error)) from None
+            raise Broken(_CUT_SHORT if isinstance(error, ClientPayloadError) else failure(error)) from None
         if not piece and self._response.content.exception():
             raise Broken(_CUT_SHORT)
         return piece
@@ -144,3 +147,95 @@ def _tracing() -> aiohttp.TraceConfig:
     tracing = aiohttp.TraceConfig()
     tracing.on_connection_reuseconn.append(kept)
     return tracing
+
+
+class _AnswerConnection(ResponseHandler):
+    """A connection of aiohttp's that keeps answers apart, and says at once when one of them is broken.
+
+    Bytes behind an answer that has ended were not asked for. aiohttp would keep them for the next request, which may be
+    another tenant's. Here the connection is closed.
+
+    aiohttp raises a broken chunk where a head is awaited, not where a body is read. Here the body ends with the error
+    in its `exception()`.
+    """
+
+    _answered = False  # the final head has come, and nothing was asked since
+
+    def set_response_params(self, **params: Any) -> None:
+        """The next request is about to be sent."""
+        super().set_response_params(**params)
+        self._answered = False
+
+    def data_received(self, data: bytes) -> None:
+        if data and self._answered and (self._payload is None or self._payload.is_eof()):
+            self._close()
+        else:
+            super().data_received(data)
+
+    def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
+        """The head of an answer."""
+        if self._answered:
+            self._close()
+            return
+        self._answered = data[0].code >= _FINAL or data[0].code == _SWITCHED
+        super().feed_data(data, size)
+
+    def set_exception(self, exc: BaseException, *cause: Any) -> None:
+        super().set_exception(exc, *cause)
+        if self._payload is not None and not self._payload.is_eof():
+            self._payload.set_exception(ClientPayloadError(type(exc).__name__))
+            self._payload.feed_eof()  # a reader that was just woken, by the end of a chunk, looks at nothing else
+
+    def _close(self) -> None:
+        self.force_close()
+        if self.transport is not None:
+            self.transport.close()
+
+
+def _client_context(ca_file: str) -> ssl.SSLContext:
+    """The context of a client that checks certificates against `ca_file`, or against the machine's CAs. Raises
+    OSError."""
+    context = _ResumingContext(ssl.PROTOCOL_TLS_CLIENT)
+    if ca_file:
+        context.load_verify_locations(ca_file)
+    else:
+        context.load_default_certs()
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+class _ResumingContext(ssl.SSLContext):
+    """A context that resumes sessions. `asyncio` (uvloop as well) makes every TLS connection by its context's
+    `wrap_bio`, which can take an earlier session but is never given one: all handshakes are full ones. This context
+    gives it the last session with the same server."""
+
+    def __init__(self, protocol: int):
+        super().__init__()
+        self._newest: dict[str | None, ssl.SSLObject] = {}
+        self._sessions: dict[str | None, ssl.SSLSession] = {}
+
+    def wrap_bio(
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = False,
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLObject:
+        name = str(server_hostname)
+        if known := _session(self._newest.get(name)):
+            self._sessions[name] = known
+        wrapped = super().wrap_bio(
+            incoming, outgoing, server_side, server_hostname, session or self._sessions.get(name)
+        )
+        self._newest[name] = wrapped
+        return wrapped
+
+
+def _session(of: ssl.SSLObject | None) -> ssl.SSLSession | None:
+    """A session that can be resumed; with TLS 1.3 there is none until the server has sent a ticket, after the
+    handshake."""
+    if of is None or not of.version():  # OpenSSL fails on a session in the middle of its handshake
+        return None
+    session = of.session
+    return session if session and (session.has_ticket or of.version() != "TLSv1.3") else None
