@@ -14,25 +14,7 @@ RATE = 16_000  # Hz, what Whisper hears
 VOICES = ("en-us", "en-gb", "en-gb-x-rp", "en-gb-scotland", "en-029")
 VARIANTS = (
     "",
-    "+m1",
-    "+m3",
-    "+m4",
-    "+m6",
-    "+m7",
-    "+f1",
-    "+f2",
-    "+f3",
-    "+f4",
-    "+f5",
-    "+Alex",
-    "+Andy",
-    "+Annie",
-    "+Michael",
-    "+Denis",
-    "+linda",
-    "+paul",
-    "+quincy",
-    "+steph",
+    *"+m1 +m3 +m4 +m6 +m7 +f1 +f2 +f3 +f4 +f5 +Alex +Andy +Annie +Michael +Denis +linda +paul +quincy +steph".split(),
 )
 _SYNCHRONOUS, _CHARS_UTF8, _PARAM_RATE, _PARAM_PITCH, _PARAM_RANGE, _EVENT_WORD = 2, 1, 1, 3, 4, 1
 

@@ -4,46 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-SLOTS: dict[str, Sequence[str]] = {
+_VALUES = {
     "topic": (
         "quantum computing|photosynthesis|the French Revolution|black holes|inflation|neural networks|the immune system|plate tectonics|"
         "garbage collection in Java|the TCP handshake|supply and demand|the water cycle|evolution|climate change|blockchain|general relativity|"
         "the Cold War|DNA replication|compilers|vaccines|the stock market|game theory|public key cryptography|the Roman Empire|jazz|impressionism|"
         "entropy|the Krebs cycle|distributed consensus|virtual memory|machine translation|the carbon cycle|antibiotic resistance|monetary policy|"
         "Kant's ethics|recursion|gradient descent|the Doppler effect|superconductors|sourdough|coffee roasting|tidal power|bird migration"
-    ).split("|"),
-    "place": "France|Peru|Japan|Kenya|Norway|Brazil|Egypt|Canada|Vietnam|Poland|Chile|Iceland|Morocco|Portugal|Mongolia|Ghana|New Zealand".split(
-        "|"
     ),
-    "city": "Paris|Lima|Tokyo|Nairobi|Oslo|Berlin|Cairo|Toronto|Hanoi|Warsaw|Santiago|Lisbon|Accra|Vienna|Seattle|Mumbai".split(
-        "|"
-    ),
+    "place": "France|Peru|Japan|Kenya|Norway|Brazil|Egypt|Canada|Vietnam|Poland|Chile|Iceland|Morocco|Portugal|Mongolia|Ghana|New Zealand",
+    "city": "Paris|Lima|Tokyo|Nairobi|Oslo|Berlin|Cairo|Toronto|Hanoi|Warsaw|Santiago|Lisbon|Accra|Vienna|Seattle|Mumbai",
     "thing": (
         "my bike|the dishwasher|a router|the washing machine|my laptop|this printer|the garden fence|my phone|the thermostat|an old radio|"
         "the coffee machine|my car|the shower|a wooden table|the smoke alarm|the lawn mower|my headphones"
-    ).split("|"),
+    ),
     "pair": (
         "Python and Rust|REST and gRPC|renting and buying a house|cats and dogs|electric and diesel cars|SQL and NoSQL databases|Spain and Italy|"
         "mergesort and quicksort|solar and wind power|TCP and UDP|stocks and bonds|Kafka and RabbitMQ|oil and watercolour|a lease and a loan|"
         "running and swimming|monoliths and microservices|capitalism and socialism|iOS and Android"
-    ).split("|"),
-    "animal": "fox|owl|whale|hedgehog|dragon|robot|lighthouse keeper|baker|lost astronaut|grandmother|river|penguin|detective".split(
-        "|"
     ),
-    "food": "pancakes|lentil soup|bread|ratatouille|tacos|a birthday cake|risotto|sushi rice|apple pie|hummus|ramen".split(
-        "|"
-    ),
-    "word": "serendipity|ephemeral|latency|entropy|mortgage|quorum|osmosis|nostalgia|throughput|democracy|algorithm|hedge".split(
-        "|"
-    ),
-    "language": "French|German|Spanish|Japanese|Arabic|Hindi|Italian|Swahili|Portuguese|Polish|Korean|Dutch".split("|"),
+    "animal": "fox|owl|whale|hedgehog|dragon|robot|lighthouse keeper|baker|lost astronaut|grandmother|river|penguin|detective",
+    "food": "pancakes|lentil soup|bread|ratatouille|tacos|a birthday cake|risotto|sushi rice|apple pie|hummus|ramen",
+    "word": "serendipity|ephemeral|latency|entropy|mortgage|quorum|osmosis|nostalgia|throughput|democracy|algorithm|hedge",
+    "language": "French|German|Spanish|Japanese|Arabic|Hindi|Italian|Swahili|Portuguese|Polish|Korean|Dutch",
     "code": (
         "a binary search|a linked list|a rate limiter|an LRU cache|a web scraper|a JSON parser|quicksort|a REST API for a library|a chat server|"
         "unit tests for a date parser|a trie|a thread pool|matrix multiplication|a to-do app|a tokenizer|a retry with backoff"
-    ).split("|"),
-    "pl": "Python|Rust|Go|TypeScript|C++|Java|Kotlin|Haskell|SQL|Bash".split("|"),
-    "n": [str(n) for n in (2, 3, 4, 5, 7, 8, 9, 12, 15, 17, 20, 24, 36, 48, 64, 99, 100, 144)],
-    "name": "Anna|Mehmet|Chen|Priya|Lars|Fatima|Diego|Yuki|Olga|Kwame|Marta|John|Zoe".split("|"),
+    ),
+    "pl": "Python|Rust|Go|TypeScript|C++|Java|Kotlin|Haskell|SQL|Bash",
+    "n": "2|3|4|5|7|8|9|12|15|17|20|24|36|48|64|99|100|144",
+    "name": "Anna|Mehmet|Chen|Priya|Lars|Fatima|Diego|Yuki|Olga|Kwame|Marta|John|Zoe",
     "doc": (
         "The meeting began at nine and went on until noon.|Sales in the north rose by four percent last quarter.|The patient reports a mild headache since Tuesday.|"
         "Our return policy allows exchanges within thirty days.|The river rose two metres after the storm.|Deliveries arrive between eight and ten.|"
@@ -51,8 +41,9 @@ SLOTS: dict[str, Sequence[str]] = {
         "Water the plants twice a week and keep them out of the sun.|The battery lasts about eleven hours.|Her second novel was published in 1962.|"
         "The bridge was closed for repairs during the summer.|All employees receive the handbook on their first day.|The recipe needs two eggs and a cup of flour.|"
         "Der Zug nach Hamburg hatte zwanzig Minuten Verspätung.|La réunion est reportée à jeudi prochain.|El museo abre de martes a domingo.|请在周五之前提交报告。"
-    ).split("|"),
+    ),
 }
+SLOTS: dict[str, Sequence[str]] = {name: values.split("|") for name, values in _VALUES.items()}
 
 # ---- prompt injections -------------------------------------------------------------------------------------------
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import time
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
@@ -22,7 +21,7 @@ from hedgerow.channel import done_sending, send
 from launcher.processes import ServiceSpec
 from tests.forked import ServiceProcess
 from tests.models import MODELS, SAMPLES
-from tests.unit.audio.sounds import opus_packets
+from tests.unit.audio import sounds
 
 FRANCE, FRANCE_TEXT = "capital-of-france.wav", "what is the capital of france"
 FOX, FOX_TEXT = "story-about-a-fox.wav", "tell me a story about a fox"
@@ -42,9 +41,6 @@ class Service:
 
     async def transcribe(self, data: bytes, size: int = 8_192, **options: Any) -> list[audio_pb2.TranscribeResponse]:
         return [reply async for reply in self.stub.Transcribe(file(data, size, **options), timeout=60)]
-
-    async def text(self, data: bytes) -> str:
-        return plain((await self.transcribe(data))[-1].summary.text)
 
     def hear(self, requests: AsyncIterator[audio_pb2.TranscribeStreamRequest]) -> Any:
         """A stream. Where it is over before they are, its status stays the service's: of gRPC's own iterators it would
@@ -83,9 +79,7 @@ def silence(seconds: float) -> Samples:
 
 def written(samples: Samples, rate: int, channels: int, form: str, subtype: str) -> bytes:
     """A file with the samples, which are at 16 kHz, in every channel."""
-    out, resampled = io.BytesIO(), soxr.resample(samples, RATE, rate)
-    soundfile.write(out, np.stack([resampled] * channels, 1), rate, format=form, subtype=subtype)
-    return out.getvalue()
+    return sounds.written(np.stack([soxr.resample(samples, RATE, rate)] * channels, 1), rate, form, subtype)
 
 
 def plain(text: str) -> str:
@@ -110,7 +104,7 @@ def messages(samples: Samples, encoding: int = S16, rate: int = RATE, channels: 
     """Messages of 20 ms each."""
     resampled = np.asarray(soxr.resample(samples, RATE, rate), np.float32)
     if encoding == OPUS:
-        return opus_packets(resampled, channels)
+        return sounds.opus_packets(resampled, channels)
     interleaved = np.repeat(resampled, channels)
     data = (interleaved * 32_767).astype("<i2").tobytes() if encoding == S16 else interleaved.astype("<f4").tobytes()
     size = rate // 50 * channels * (2 if encoding == S16 else 4)

@@ -42,32 +42,21 @@ async def test_the_service_reports_its_model(service: Service) -> None:
 
 @pytest.mark.parametrize(
     ("form", "subtype", "rate", "channels"),
-    [
-        *[("WAV", "PCM_16", rate, 1) for rate in (8_000, 11_025, 16_000, 22_050, 44_100, 48_000)],
-        *[("WAV", subtype, 16_000, 1) for subtype in ("PCM_U8", "PCM_24", "PCM_32", "FLOAT", "ULAW")],
-        *[("WAV", "PCM_16", 48_000, channels) for channels in (2, 8)],
-        *[("FLAC", "PCM_16", 44_100, 2), ("FLAC", "PCM_24", 16_000, 1)],
-        *[("MP3", "MPEG_LAYER_III", 44_100, 2), ("MP3", "MPEG_LAYER_III", 16_000, 1)],
-        *[("OGG", "OPUS", 48_000, 1), ("OGG", "OPUS", 48_000, 2)],
-    ],
+    [("WAV", "PCM_16", 8_000, 1), ("WAV", "PCM_16", 48_000, 8), ("MP3", "MPEG_LAYER_III", 44_100, 2)],
 )
-async def test_a_recording_in_any_form_is_written_down(
+async def test_a_recording_is_written_down_with_what_it_is(
     service: Service, form: str, subtype: str, rate: int, channels: int
 ) -> None:
+    """Which forms are decoded is proven without a model (`tests/unit/audio/test_audio_decoding.py`)."""
     first, *_, last = await service.transcribe(written(speech(FRANCE), rate, channels, form, subtype))
-    assert first.recording.format == {"OGG": "OGG/OPUS"}.get(form, form)
-    assert (first.recording.sample_rate_hz, first.recording.channels) == (rate, channels)
+    assert (first.recording.format, first.recording.sample_rate_hz, first.recording.channels) == (form, rate, channels)
     assert first.recording.duration_s == pytest.approx(len(speech(FRANCE)) / RATE, abs=0.05)
     if rate >= 16_000:  # the demo model has never heard a telephone
         assert plain(last.summary.text) == FRANCE_TEXT
 
 
-@pytest.mark.parametrize(("container", "codec", "piped"), [("webm", "libopus", True), ("ipod", "aac", False)])
-async def test_a_recording_of_a_browser_or_a_phone_is_written_down(
-    service: Service, container: str, codec: str, piped: bool
-) -> None:
-    data = samples_muxed(speech(FRANCE), RATE, container, codec, piped=piped)
-    *_, last = await service.transcribe(data)
+async def test_a_browsers_recording_is_written_down(service: Service) -> None:
+    *_, last = await service.transcribe(samples_muxed(speech(FRANCE), RATE, "webm", "libopus", piped=True))
     assert plain(last.summary.text) == FRANCE_TEXT
 
 

@@ -36,9 +36,9 @@ SOONER_S = 0.005  # for each 20 ms, where the result depends on the audio and no
 
 @pytest.mark.parametrize(
     ("encoding", "rate", "channels"),
-    [(S16, 16_000, 1), (S16, 48_000, 2), (F32, 44_100, 1), (OPUS, 48_000, 1), (OPUS, 48_000, 2)],
+    [(S16, 48_000, 2), (F32, 44_100, 1), (OPUS, 48_000, 1)],
 )
-async def test_speech_in_any_form_is_written_down_while_it_is_spoken(
+async def test_speech_in_any_encoding_is_written_down_while_it_is_spoken(
     service: Service, encoding: int, rate: int, channels: int
 ) -> None:
     requests = spoken(

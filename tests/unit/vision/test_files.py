@@ -1,4 +1,4 @@
-"""Which files may be loaded."""
+"""Which files may be loaded, and settings that contradict each other."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from services.vision.config import VisionSettings
 from services.vision.errors import BadModel
@@ -53,3 +54,8 @@ def test_with_a_pinned_file_no_other_is_loaded(folder: Path) -> None:
     (folder / "a" / "model.onnx").write_bytes(b"model")
     with pytest.raises(BadModel, match=r"the setting `digests` names, got a/model\.onnx"):
         Trust(folder, ("onnx",), {"b/model.onnx": "0" * 64}).read(folder / "a" / "model.onnx")
+
+
+def test_the_queue_has_room_for_one_request() -> None:
+    with pytest.raises(ValidationError, match="max_queue: at least max_images"):
+        VisionSettings(max_queue=1)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import resource
 import struct
+import time
 import zlib
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,11 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from PIL.ImageFile import ImageFile
 
 from services.runtime.deadline import Deadline
 from services.runtime.errors import TooLate
+from services.vision import pictures as picture_module
 from services.vision.errors import ImageRefused
-from services.vision.formats import Unfit
+from services.vision.formats import Unfit, open_picture
 from services.vision.manifest import Preprocessing
 from services.vision.pictures import Pictures, decode, fit, normalize
 from tests.conftest import REPOSITORY
@@ -25,6 +27,7 @@ from tests.unit.vision.files import KINDS, encoded, gradient, interlaced, png, s
 
 MAX_PIXELS = 1_000_000
 SMALL = Preprocessing(resize=(16, 16))
+SIDE = 64  # of pictures that are large where SIDE * SIDE pixels are the most
 _ABOUT_THEM = (".md", ".json")
 PHOTOGRAPHS = sorted(each for each in (REPOSITORY / "tests/photographs").iterdir() if each.suffix not in _ABOUT_THEM)
 each_kind = pytest.mark.parametrize("kind", KINDS)
@@ -115,16 +118,12 @@ def test_a_png_in_seven_passes_is_understood(size: tuple[int, int]) -> None:
     assert (pixels(interlaced(gradient(*size))) == np.asarray(gradient(*size))).all()
 
 
-def test_the_first_frame_of_an_animation_is_used() -> None:
-    frames = [Image.new("RGB", (20, 10), colour) for colour in ("red", "blue")]
-    for kind in ("WEBP", "PNG", "GIF"):
-        buffer = io.BytesIO()
-        lossless = {"lossless": True} if kind == "WEBP" else {}
-        frames[0].save(buffer, kind, save_all=True, append_images=frames[1:], duration=40, **lossless)
-        assert (pixels(buffer.getvalue()) == (255, 0, 0)).all()
-    buffer = io.BytesIO()
-    frames[0].save(buffer, "AVIF", save_all=True, append_images=frames[1:])
-    assert np.abs(pixels(buffer.getvalue()) - (255, 0, 0)).max() <= 2
+@pytest.mark.parametrize("kind", ["WEBP", "PNG", "GIF", "AVIF"])
+def test_the_first_frame_of_an_animation_is_used(kind: str) -> None:
+    frames = [Image.new("RGB", (20, 10), colour) for colour in ("red", "blue", "green")]
+    data = encoded(frames[0], kind, save_all=True, append_images=frames[1:], duration=40)
+    assert open_picture(data, MAX_PIXELS).size == (20, 10)
+    assert np.abs(pixels(data) - (255, 0, 0)).max() <= (2 if kind == "AVIF" else 0)
 
 
 def test_the_canvas_of_a_gif_grows_with_its_first_frame_and_what_it_leaves_free_is_black() -> None:
@@ -259,3 +258,26 @@ def test_no_more_data_is_unpacked_than_a_picture_has_pixels() -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert (pixels(bomb) == 0).all()
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 16 * 1024  # KiB
+
+
+@pytest.mark.parametrize(
+    ("kind", "side", "most"), [("WEBP", SIDE, 1), ("AVIF", SIDE, 1), ("PNG", SIDE, 2), ("WEBP", SIDE // 2, 2)]
+)
+async def test_large_webp_and_avif_are_decoded_one_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, kind: str, side: int, most: int
+) -> None:
+    decoder = Pictures(2, 1_000_000, SIDE * SIDE)
+    load, at_once, seen = picture_module._load, list[None](), list[int]()
+
+    def slow(file: ImageFile, needed: int) -> Image.Image:
+        at_once.append(None)
+        seen.append(len(at_once))
+        time.sleep(0.05)
+        at_once.pop()
+        return load(file, needed)
+
+    monkeypatch.setattr(picture_module, "_load", slow)
+    data, never = encoded(gradient(side, side), kind), Deadline.never()
+    await asyncio.gather(*(decoder.prepare(data, "images", SMALL, "float32", never) for _ in range(4)))
+    assert max(seen) == most
+    decoder.close()

@@ -1,4 +1,4 @@
-"""A caller's own words for a provider of the same API, and for a model of another."""
+"""A caller's own words for a provider of the same API."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 
-from services.llm import untranslated
 from services.llm.dialects.forwarding import encode, forwarded
-from services.llm.engine import Message, Model, Original, Request, Tool, ToolChoice
+from services.llm.engine import Message, Original, Request, Tool, ToolChoice
 from services.runtime.errors import InvalidInput
 
-MODEL = Model("m", "vllm", 0, 0, "", False)
 ASKED = (Message("user", "Hi"),)
 
 
@@ -59,42 +57,3 @@ def test_fields_changed_by_a_policy_are_translated_and_others_unchanged() -> Non
 def test_a_body_that_is_no_object_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r"original\.body: a JSON object, got 2 bytes"):
         forwarded(Request(ASKED), Original("chat_completions", b"[]"), dict)
-
-
-@pytest.mark.parametrize(
-    ("place", "given"),
-    [
-        ("reasoning_effort", '"high"'),
-        ("thinking", '{"type":"enabled","budget_tokens":1024}'),
-        ("service_tier", '"priority"'),
-        ("messages[0].name", '"ann"'),
-        ("chat_template_kwargs", '{"enable_thinking":false}'),
-        ("tools[0].input_examples", "[1]"),
-    ],
-)
-def test_untranslated_fields_that_may_change_an_answer_are_refused_by_path(place: str, given: str) -> None:
-    with pytest.raises(InvalidInput) as refused:
-        untranslated.check(Original("messages", b"{}", untranslated={place: given}), MODEL)
-    remedy = "" if place == "chat_template_kwargs" else " (`untranslated: omit` leaves it out)"
-    assert str(refused.value).startswith(f"{place}: no such field of model m{remedy}, got ")
-
-
-@pytest.mark.parametrize(
-    ("place", "given"),
-    [
-        ("user", '"7"'),
-        ("metadata", '{"a":"b"}'),
-        ("messages[0].content[1].cache_control", '{"type":"ephemeral"}'),
-        ("messages[1].content[0].thinking", '"Hm"'),
-        ("messages[1].content[0].signature", '"c2ln"'),
-        ("messages[1].annotations", "[]"),
-        ("thinking", '{"type":"disabled"}'),
-        ("thinking", '{"type":"adaptive"}'),
-        ("thinking", '{"type":"adaptive","display":"omitted"}'),
-        ("service_tier", '"auto"'),
-        ("response_format.json_schema.name", '"facts"'),
-        ("tool_choice.type", '"function"'),
-    ],
-)
-def test_untranslated_fields_that_no_answer_depends_on_are_omitted(place: str, given: str) -> None:
-    untranslated.check(Original("messages", b"{}", untranslated={place: given}), MODEL)

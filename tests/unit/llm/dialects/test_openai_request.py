@@ -10,16 +10,8 @@ import pytest
 from pydantic import ValidationError
 
 from services.llm.config import LlmSettings
-from services.llm.engine import (
-    Message,
-    Part,
-    Request,
-    Sampling,
-    Tool,
-    ToolCall,
-    ToolChoice,
-)
-from services.llm.errors import BadEngineSettings, EngineBusy, ProviderRefused
+from services.llm.engine import Message, Part, Request, Sampling, Tool, ToolCall, ToolChoice
+from services.llm.errors import BadEngineSettings
 from services.llm.providers.config import OpenAISettings
 from services.llm.providers.openai import OpenAIEngine
 from services.runtime.deadline import Deadline
@@ -116,11 +108,6 @@ async def test_gemini_gets_the_placeholder_for_a_missing_signature_of_a_call() -
     assert call["extra_content"] == {"google": {"thought_signature": "skip_thought_signature_validator"}}
     (call,) = (await body(Request(messages)))["messages"][1]["tool_calls"]
     assert call.keys() == {"id", "type", "function"}
-
-
-async def test_an_error_in_a_list_is_read_as_well() -> None:
-    with pytest.raises(InvalidInput, match=r"what the provider takes \(too many tools\)"):
-        await answer(SimulatedProvider(('[{"error": {"message": "too many tools"}}]',), 400))
 
 
 @pytest.mark.parametrize(
@@ -221,21 +208,6 @@ def test_a_file_without_a_credential_stops_the_start_and_is_not_quoted(tmp_path:
 def test_settings_that_contradict_or_cannot_be_sent_are_refused(own: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         OpenAISettings.model_validate(own)
-
-
-@pytest.mark.parametrize(
-    ("status", "body", "error"),
-    [
-        (429, {"error": {"code": "insufficient_quota"}}, ProviderRefused),
-        (402, {}, ProviderRefused),
-        (429, {}, EngineBusy),
-    ],
-)
-async def test_rate_limits_are_retryable_and_an_exhausted_balance_is_not(
-    status: int, body: dict[str, Any], error: type[ServiceError]
-) -> None:
-    with pytest.raises(error):
-        await answer(SimulatedProvider((json.dumps(body),), status))
 
 
 async def test_an_overloaded_provider_says_when_to_come_back() -> None:

@@ -9,15 +9,13 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from services.llm.config import LlmSettings
 from services.llm.engine import Chunk, FinishReason, Message, Original, Request, ToolCallDelta
 from services.llm.errors import EngineBusy, EngineDown, RequestRefused
-from services.llm.providers.anthropic import AnthropicEngine
-from services.llm.providers.config import AnthropicSettings
 from services.llm.providers.engine import ProviderEngine
 from services.runtime.deadline import Deadline
 from services.runtime.errors import ServiceError
 from tests.answering_provider import FORM, TEXT, TOOL, answered
+from tests.unit.llm.providers import messages_api
 from tests.unit.llm.providers.simulated_provider import SimulatedProvider, end_of, text_of
 
 PLAIN = {"messages": [{"role": "user", "content": "?"}], "input": "?"}
@@ -28,10 +26,7 @@ Json = Mapping[str, Any]
 
 
 def _engine(api: str, provider: SimulatedProvider) -> ProviderEngine:
-    if api != "messages":
-        return provider.engine(own={"apis": (api,)})
-    own = AnthropicSettings(base_url="http://provider.test/v1", model="big")  # type: ignore[arg-type]  # a text
-    return AnthropicEngine(LlmSettings(engine="anthropic", anthropic=own), provider)
+    return messages_api.engine(provider) if api == "messages" else provider.engine(own={"apis": (api,)})
 
 
 async def _answer(api: str, body: object, *, in_own_words: bool = False) -> list[Chunk]:

@@ -1,9 +1,10 @@
-"""How a setting becomes one of vLLM's arguments, with a stand-in for the list of those."""
+"""How a setting becomes one of vLLM's arguments, with a stand-in for the list of those; a model's own sampling."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from services.llm.config import VllmSettings
 from services.llm.errors import BadEngineSettings
 from services.llm.vllm.args import check_early, check_fields, declared_fields, environment
+from services.llm.vllm.params import own_sampling
 
 TYPES: dict[str, Any] = {
     "max_num_seqs": int | None,
@@ -151,3 +153,14 @@ def test_on_a_cpu_unbound_threads_are_as_many_as_the_usable_cores(
 def test_vllms_processes_use_loopback_unless_they_are_on_several_machines() -> None:
     assert environment(VllmSettings(model="m"))["VLLM_HOST_IP"] == "127.0.0.1"
     assert "VLLM_HOST_IP" not in environment(VllmSettings(model="m", nnodes=2))
+
+
+@pytest.mark.parametrize(
+    ("speculation", "kept"),
+    [(None, {"temperature": 0.6, "min_p": 0.05}), (SimpleNamespace(method="ngram"), {"temperature": 0.6})],
+)
+def test_a_models_own_min_p_is_left_out_with_speculation_because_the_engine_would_refuse_every_request(
+    speculation: Any, kept: dict[str, float]
+) -> None:
+    model = SimpleNamespace(get_diff_sampling_param=lambda: {"temperature": 0.6, "min_p": 0.05})
+    assert own_sampling(SimpleNamespace(model_config=model, speculative_config=speculation)) == kept

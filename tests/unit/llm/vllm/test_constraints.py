@@ -12,7 +12,7 @@ from services.llm.vllm.constraints import Constraints, Scheduler
 from services.llm.vllm.grammar_sandbox import GrammarVerdict
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, ShareUsed, TooLate
-from tests.clock import loop_clock, on_paused_loop
+from tests.clock import loop_clock
 
 pytestmark = pytest.mark.paused
 
@@ -44,81 +44,63 @@ async def check(constraints: Constraints, constraint: Constraint = DIGITS, tenan
     await constraints.check(constraint, tenant, Deadline.never())
 
 
-def test_a_known_constraint_is_not_tried_again():
-    async def main() -> list[Constraint]:
-        constraints = make(trial := ScriptedTrial(GrammarVerdict("", 0.001, 0.002)))
-        await asyncio.gather(check(constraints), check(constraints))
-        await check(constraints)
-        return trial.tried
-
-    assert on_paused_loop(main()) == [DIGITS]
+async def test_a_known_constraint_is_not_tried_again():
+    constraints = make(trial := ScriptedTrial(GrammarVerdict("", 0.001, 0.002)))
+    await asyncio.gather(check(constraints), check(constraints))
+    await check(constraints)
+    assert trial.tried == [DIGITS]
 
 
-def test_a_constraint_of_one_tenant_is_tried_again_for_another():
-    async def main() -> list[Constraint]:
-        constraints = make(trial := ScriptedTrial(GrammarVerdict("", 0.001, 0.002)))
-        await check(constraints, tenant="a")
-        await check(constraints, tenant="b")
-        return trial.tried
-
-    assert on_paused_loop(main()) == [DIGITS, DIGITS]
+async def test_a_constraint_of_one_tenant_is_tried_again_for_another():
+    constraints = make(trial := ScriptedTrial(GrammarVerdict("", 0.001, 0.002)))
+    await check(constraints, tenant="a")
+    await check(constraints, tenant="b")
+    assert trial.tried == [DIGITS, DIGITS]
 
 
-def test_a_tenant_with_many_constraints_takes_no_other_s_place(monkeypatch: pytest.MonkeyPatch):
-    async def main() -> list[Constraint]:
-        constraints = make(trial := ScriptedTrial(GrammarVerdict("", 0.001, 0.002)))
-        await check(constraints, tenant="b")
-        for number in range(8):
-            await check(constraints, Constraint("regex", f"{number}"))
-        trial.tried.clear()
-        await check(constraints, tenant="b")
-        await check(constraints, Constraint("regex", "7"))
-        return trial.tried
-
+async def test_a_tenant_with_many_constraints_takes_no_other_s_place(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("services.llm.vllm.constraints._REMEMBERED", 4)
-    assert on_paused_loop(main()) == []
+    constraints = make(trial := ScriptedTrial(GrammarVerdict("", 0.001, 0.002)))
+    await check(constraints, tenant="b")
+    for number in range(8):
+        await check(constraints, Constraint("regex", f"{number}"))
+    trial.tried.clear()
+    await check(constraints, tenant="b")
+    await check(constraints, Constraint("regex", "7"))
+    assert trial.tried == []
 
 
-def test_a_refused_constraint_has_its_reason():
-    async def main() -> None:
-        constraints = make(ScriptedTrial(GrammarVerdict("more than\n 100 ms of work", 0.1, 0.2)))
-        for _ in range(2):
-            with pytest.raises(InvalidInput) as caught:
-                await check(constraints)
-            said = "response_format.regex: what the engine can follow (more than 100 ms of work), got [0-9]+"
-            assert caught.value.message == said
-
-    on_paused_loop(main())
+async def test_a_refused_constraint_has_its_reason():
+    constraints = make(ScriptedTrial(GrammarVerdict("more than\n 100 ms of work", 0.1, 0.2)))
+    for _ in range(2):
+        with pytest.raises(InvalidInput) as caught:
+            await check(constraints)
+        said = "response_format.regex: what the engine can follow (more than 100 ms of work), got [0-9]+"
+        assert caught.value.message == said
 
 
 @pytest.mark.parametrize("different", [True, False])
-def test_each_tenant_gets_its_share_of_the_time(different: bool):
-    async def main() -> None:
-        constraints = make(ScriptedTrial(GrammarVerdict("", 0.1, 0.1)))
-        asked = [Constraint("regex", f"{number if different else 0}") for number in range(10)]
-        checks = [check(constraints, constraint) for constraint in asked]
-        outcomes = [(await asyncio.gather(each, return_exceptions=True))[0] for each in checks]
-        assert 2 <= outcomes.count(None) <= 5  # as many as 500 ms are enough for
-        refused = outcomes[-1]
-        assert isinstance(refused, ShareUsed)
-        await check(constraints, tenant="b")
-        assert refused.retry_delay_s is not None
-        await asyncio.sleep(refused.retry_delay_s)
-        await check(constraints, asked[-1])
-
-    on_paused_loop(main())
+async def test_each_tenant_gets_its_share_of_the_time(different: bool):
+    constraints = make(ScriptedTrial(GrammarVerdict("", 0.1, 0.1)))
+    asked = [Constraint("regex", f"{number if different else 0}") for number in range(10)]
+    checks = [check(constraints, constraint) for constraint in asked]
+    outcomes = [(await asyncio.gather(each, return_exceptions=True))[0] for each in checks]
+    assert 2 <= outcomes.count(None) <= 5  # as many as 500 ms are enough for
+    refused = outcomes[-1]
+    assert isinstance(refused, ShareUsed)
+    await check(constraints, tenant="b")
+    assert refused.retry_delay_s is not None
+    await asyncio.sleep(refused.retry_delay_s)
+    await check(constraints, asked[-1])
 
 
-def test_a_check_that_outlasts_its_caller_is_remembered():
-    async def main() -> list[Constraint]:
-        constraints = make(trial := ScriptedTrial(GrammarVerdict("", 0.001, 0.002), seconds=1.0))
-        with pytest.raises(TooLate):
-            await constraints.check(DIGITS, "a", Deadline.after(0.1, loop_clock))
-        await asyncio.sleep(1)
-        await check(constraints)
-        return trial.tried
-
-    assert on_paused_loop(main()) == [DIGITS]
+async def test_a_check_that_outlasts_its_caller_is_remembered():
+    constraints = make(trial := ScriptedTrial(GrammarVerdict("", 0.001, 0.002), seconds=1.0))
+    with pytest.raises(TooLate):
+        await constraints.check(DIGITS, "a", Deadline.after(0.1, loop_clock))
+    await asyncio.sleep(1)
+    await check(constraints)
+    assert trial.tried == [DIGITS]
 
 
 class Workers:

@@ -1,4 +1,4 @@
-"""Reading vLLM's outputs, with a scripted parser in place of its own."""
+"""Reading vLLM's outputs, with a scripted parser in place of its own, and counting them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from services.llm.engine import FinishReason, Message, Request, TokenLogprob, Tool, ToolCallDelta, ToolChoice
+from services.llm.engine import FinishReason, Load, Message, Request, TokenLogprob, Tool, ToolCallDelta, ToolChoice
 from services.llm.vllm.reading import (
     AnswerPiece,
     ForcedReading,
@@ -17,7 +17,7 @@ from services.llm.vllm.reading import (
     UnreadableOutput,
     VllmReading,
 )
-from services.llm.vllm.tally import TokenTally
+from services.llm.vllm.tally import TokenTally, combine
 
 FORCED = Request((Message("user", "Hi."),), tools=(Tool("clock"),), tool_choice=ToolChoice("named", "clock"))
 
@@ -128,3 +128,16 @@ def test_log_probabilities_come_with_their_text_and_no_more_than_asked() -> None
     chunk = TokenTally(3, PlainReading(), 0).add(output("c", [7], "stop", logprobs))
     assert chunk
     assert chunk.logprobs == (TokenLogprob("c", b"c", -3.0),)
+
+
+@pytest.mark.parametrize(
+    ("reported_running", "unfinished", "load"),
+    [
+        (0, 0, Load(0, 0)),
+        (2, 5, Load(2, 3)),
+        (1, 0, Load(0, 0)),  # aborted, and the scheduler has said nothing since
+        (0, 1, Load(0, 1)),  # added, and the scheduler has not run since
+    ],
+)
+def test_every_unfinished_request_runs_or_waits(reported_running: int, unfinished: int, load: Load) -> None:
+    assert combine(reported_running, unfinished) == load

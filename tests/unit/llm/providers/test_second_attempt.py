@@ -1,4 +1,4 @@
-"""Conversations with the thoughts of another model."""
+"""Requests that a provider refuses for thoughts or ids of calls of another model."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ from typing import Any
 
 import pytest
 
-from services.llm.config import LlmSettings
-from services.llm.engine import Message, Original, Request
+from services.llm.engine import Message, Original, Request, ToolCall
 from services.llm.errors import RequestRefused
-from services.llm.providers.anthropic import AnthropicEngine
-from services.llm.providers.config import AnthropicSettings
-from services.runtime.deadline import Deadline
 from tests.recorded_response import RESPONSE
 from tests.unit.llm.dialects.responses import sent
-from tests.unit.llm.providers.messages_api import ended, started, text
+from tests.unit.llm.providers.asking import answer_of
+from tests.unit.llm.providers.messages_api import ended, engine, started, text
 from tests.unit.llm.providers.simulated_provider import SimulatedProvider, text_of
 
 THOUGHT = {"type": "thinking", "thinking": "Hm.", "signature": ""}
@@ -34,12 +31,8 @@ async def asked(provider: SimulatedProvider, api: str, **body: Any) -> list[dict
     """The bodies that a provider gets of a request in its own words."""
     own = Original(api, json.dumps({"model": "m", **body}, separators=(",", ":")).encode())
     request = Request((Message("user", "?"),), original=own)
-    if api != "responses":
-        settings = AnthropicSettings(base_url="http://provider.test/v1", model="big")  # type: ignore[arg-type]  # a text
-        engine: Any = AnthropicEngine(LlmSettings(engine="anthropic", anthropic=settings), provider)
-    else:
-        engine = provider.engine(own={"apis": ("responses",)})
-    assert text_of([chunk async for chunk in engine.generate(request, Deadline.never())])
+    model: Any = provider.engine(own={"apis": ("responses",)}) if api == "responses" else engine(provider)
+    assert text_of(await answer_of(model, request))
     return [json.loads(each.content) for each in provider.requests]
 
 
@@ -97,8 +90,60 @@ async def test_items_of_reasoning_that_a_provider_does_not_know_are_left_out(sta
     assert second["input"] == [items[0], *items[2:]]
 
 
-async def test_another_refusal_is_not_repeated() -> None:
+async def test_another_refusal_of_a_conversation_with_thoughts_is_not_repeated() -> None:
     provider = claude("max_tokens: too large")
     with pytest.raises(RequestRefused):
         await asked(provider, "messages", messages=[{"role": "assistant", "content": [THOUGHT]}], max_tokens=9)
+    assert len(provider.requests) == 1
+
+
+ID = "toolu_01A"
+CONVERSATION = (
+    Message("user", "?"),
+    Message("assistant", tool_calls=(ToolCall(ID, "f", "{}"), ToolCall("b", "f", "{}"))),
+    Message("tool", "1", tool_call_id=ID),
+    Message("tool", "2", tool_call_id="b"),
+)
+IDENTIFIED = [{"id": each, "type": "function", "function": {"name": "f", "arguments": "{}"}} for each in (ID, "b")]
+OWN = {
+    "messages": [
+        {"role": "user", "content": "?"},
+        {"role": "assistant", "content": None, "tool_calls": IDENTIFIED},
+        {"role": "tool", "tool_call_id": ID, "content": "1"},
+        {"role": "tool", "tool_call_id": "b", "content": "2"},
+    ]
+}
+
+
+def ids(body: bytes) -> list[str]:
+    messages: list[dict[str, Any]] = json.loads(body)["messages"]
+    return [*(call["id"] for call in messages[1]["tool_calls"]), *(each["tool_call_id"] for each in messages[2:])]
+
+
+def refusing_ids(said: str) -> SimulatedProvider:
+    return SimulatedProvider(refuses={ID.encode(): (400, {"error": {"message": said}})})
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        f"Tool call id was {ID} but must be a-z, A-Z, 0-9, with a length of 9.",
+        "Invalid 'messages[1].tool_calls[0].id': string too long. Expected a string with maximum length 40.",
+    ],
+)
+@pytest.mark.parametrize("own", [None, Original("chat_completions", json.dumps(OWN).encode())])
+async def test_a_request_is_repeated_with_ids_that_are_taken(said: str, own: Original | None) -> None:
+    provider = refusing_ids(said)
+    assert text_of(await answer_of(provider.engine(), Request(CONVERSATION, original=own))) == "Hello."
+    first, second = (ids(each.content) for each in provider.requests)
+    assert first == [ID, "b"] * 2
+    assert second[:2] == second[2:]
+    assert len({*second}) == 2
+    assert all(len(each) == 9 and each.isalnum() for each in second)
+
+
+async def test_another_refusal_of_a_conversation_with_ids_is_not_repeated() -> None:
+    provider = refusing_ids("no such tool")
+    with pytest.raises(RequestRefused):
+        await answer_of(provider.engine(), Request(CONVERSATION))
     assert len(provider.requests) == 1
