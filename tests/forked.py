@@ -18,16 +18,17 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, NamedTuple, cast
+from unittest.mock import patch
 
 from bench.fixed_given import take
 from hedgerow.identities import SERVICES
 from hedgerow.private import UMASK
-from launcher import processes
+from launcher import processes, supervisor
 from launcher.parent_death_signal import die_with_parent
 from services.runtime.process import fixed
 from services.runtime.process.quiet import silence
@@ -84,6 +85,11 @@ class ServiceProcess(processes.ServiceProcess):
         standard = Standard(Path(os.devnull), self.log, self.log)
         start = Start(spec.module, (), environment, Path.cwd() / (spec.folder or ""), standard, UMASK)
         return cast("subprocess.Popen[bytes]", _Forked(_fork(start)))
+
+
+def forking_meshes() -> AbstractContextManager[object]:
+    """Inside, a `Mesh` of this process starts its services by a fork."""
+    return patch.object(supervisor, "ServiceProcess", ServiceProcess)
 
 
 def _loads_vllm(module: str, environment: Mapping[str, str]) -> bool:

@@ -18,6 +18,7 @@ from bench.provider.server import Behaviour, SimulatedProvider
 from launcher.mesh import Mesh
 from launcher.meshfile.planning import plan
 from launcher.processes import free_ports
+from tests.forked import forking_meshes
 from tests.integration.collector import Collector, collecting
 from tests.integration.running_up import ports_in_a_row
 from tests.waiting import budgets_ms, until
@@ -77,6 +78,7 @@ async def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
         file.write_text(yaml.safe_dump(content))
         planned = await plan(file, folder / "state", share=request.param)
         assert len(planned.specs) == (1 if request.param else len(SERVICES) + 2)
+        stack.enter_context(forking_meshes())
         await stack.enter_async_context(Mesh(planned.specs, folder / "state"))
         url = f"http://127.0.0.1:{port + 30}"
         client = await stack.enter_async_context(AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0))

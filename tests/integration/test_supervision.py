@@ -7,26 +7,27 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
-from launcher import processes, supervisor
+from launcher import processes
 from launcher.mesh import RUNNING_FILE, Mesh, MeshError, PortInUse
 from launcher.processes import ServiceFailed, ServiceProcess, ServiceSpec, check, check_health, free_ports
 from launcher.replicas import redis_binary
 from launcher.supervisor import Change
-from tests import forked
+from tests.forked import forking_meshes
 from tests.integration.running_up import runs
 from tests.waiting import until
 
 
 @pytest.fixture(autouse=True)
-def _forked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Services start by a fork."""
-    monkeypatch.setattr(supervisor, "ServiceProcess", forked.ServiceProcess)
+def _forked() -> Iterator[None]:
+    with forking_meshes():
+        yield
 
 
 def scripted(*names: str, **environment: str) -> list[ServiceSpec]:

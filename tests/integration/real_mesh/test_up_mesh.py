@@ -26,6 +26,7 @@ from launcher.mesh import Mesh
 from launcher.processes import ServiceSpec, check_health, free_ports
 from launcher.replicas import ReplicatedMesh, ports_from
 from launcher.supervisor import Supervisor
+from tests.forked import forking_meshes
 from tests.integration.command import cli, run
 from tests.integration.running_up import Up
 from tests.models import FIXTURES
@@ -130,8 +131,9 @@ async def pairs(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pairs
     names = ports_from(0, 2)
     ports = dict(zip(names, free_ports(len(names)), strict=True))
     planned = ReplicatedMesh(ports, state_dir, FIXTURES, tls=True)
-    async with Mesh(list(map(simulated, planned.specs())), state_dir, prepare=planned.write_files) as mesh:
-        yield Pairs(mesh, state_dir)
+    with forking_meshes():
+        async with Mesh(list(map(simulated, planned.specs())), state_dir, prepare=planned.write_files) as mesh:
+            yield Pairs(mesh, state_dir)
 
 
 def simulated(spec: ServiceSpec) -> ServiceSpec:
