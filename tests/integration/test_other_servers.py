@@ -1,4 +1,4 @@
-"""One mesh file over other projects' servers: vLLM's own OpenAI server, LiteLLM's proxy, and a model of this machine.
+"""One mesh file over other projects' servers: vLLM's own OpenAI server and LiteLLM's proxy.
 
 Behind LiteLLM stands a simulated provider, whose answers differ from those of vLLM's model.
 """
@@ -38,10 +38,9 @@ from tests.integration.vllm_engine.service import (
     offering,
 )
 from tests.integration.vllm_server import KEY, VllmServer, anthropic_service, openai_service, vllm_server
-from tests.models import DRAFT
 from tests.waiting import until
 
-# The first run fetches packages; two engines load, on a machine that may be busy.
+# The first run fetches packages; an engine loads, on a machine that may be busy.
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 OF_VLLM, OF_LITELLM = "The capital of France is Paris.", "word word"
 STARTS_S = 300.0
@@ -53,9 +52,9 @@ class Meshed:
 
     up: Up
 
-    async def ask(self, model: str) -> hedgerow.Answer:
+    async def ask(self) -> hedgerow.Answer:
         async with hedgerow.AsyncClient(self.up.target) as client:
-            return await client.ask(FRANCE, model=model, max_tokens=16, temperature=0.0)
+            return await client.ask(FRANCE, model="answers", max_tokens=16, temperature=0.0)
 
 
 def mesh_file(vllm: str, litellm: str, port: int) -> dict[str, object]:
@@ -67,10 +66,6 @@ def mesh_file(vllm: str, litellm: str, port: int) -> dict[str, object]:
                 "model": "demo",
                 "key_env": "SERVERS_KEY",
                 "prices": {"input": 1, "output": 2},
-            },
-            "local": {
-                "folder": str(DRAFT),
-                "options": {"cpu_kvcache_space_gib": 0.25, "enforce_eager": True},
             },
         },
         "gateway": {"address": port, "http": port + 13, "settings": {"hedge": {"mode": "tied", "max_share": 1}}},
@@ -165,14 +160,10 @@ async def test_the_servers_messages_api_answers_like_our_own(server: VllmServer,
 
 
 async def test_two_servers_of_a_model_are_hedged_and_priced(mesh: Meshed) -> None:
-    answer = await mesh.ask("answers")
+    answer = await mesh.ask()
     assert answer.text.startswith((OF_VLLM, OF_LITELLM))
     assert "hedge" in {decision.policy for decision in answer.decisions}
     assert answer.cost_usd > 0
-
-
-async def test_a_local_model_answers_beside_other_servers(mesh: Meshed) -> None:
-    assert (await mesh.ask("local")).text == OF_VLLM
 
 
 async def test_when_a_server_is_killed_its_answers_break_off_and_the_mesh_asks_the_other(
@@ -189,5 +180,5 @@ async def test_when_a_server_is_killed_its_answers_break_off_and_the_mesh_asks_t
             await service.ask(FRANCE)
         assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
     for _ in range(5):
-        answer = await mesh.ask("answers")
+        answer = await mesh.ask()
         assert (answer.text.startswith(OF_LITELLM), answer.finish_reason) == (True, "stop")

@@ -18,7 +18,7 @@ from tests.spoken import recording
 
 pytestmark = pytest.mark.timeout(300)
 
-SENTENCES = 100
+SENTENCES = 50
 AT_MOST, WORSE = 0.08, 0.02  # offline; live, on top of it
 PACKET = RATE * 60 // 1000
 
