@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -24,5 +23,5 @@ def peak_mib(process: ServiceProcess) -> float:
 
 def container_mib(service: str) -> float:
     """The memory limit of a service's container in the compose file."""
-    limit: Any = yaml.safe_load((REPOSITORY / "docker-compose.yml").read_text())["services"][service]["mem_limit"]
-    return float(limit.removesuffix("m"))
+    limit: str = yaml.safe_load((REPOSITORY / "docker-compose.yml").read_text())["services"][service]["mem_limit"]
+    return float(limit[:-1]) * {"m": 1, "g": 1024}[limit[-1]]

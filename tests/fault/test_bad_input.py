@@ -111,7 +111,7 @@ async def test_malformed_messages_are_invalid_arguments(
     )
     for process, served in services:
         for service in served:
-            calls = 10_000 if full_size else 300
+            calls = 10_000 if full_size else 150
             with report.case(19, f"{calls:,} malformed messages to each method of `{service.full_name}`") as row:
                 for method in service.methods:
                     if method.full_name in _LEFT_OUT:

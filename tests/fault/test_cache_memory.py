@@ -11,13 +11,12 @@ from typing import Any
 import grpc
 import pytest
 import pytest_asyncio
-import yaml
 
 from hedgerow.cache.v1 import cache_pb2, cache_pb2_grpc
 from hedgerow.channel import open_channel
 from hedgerow.chat.v1 import chat_pb2
 from services.runtime.limits import QUESTION_BYTES
-from tests.fault.memory import peak_mib
+from tests.fault.memory import container_mib, peak_mib
 from tests.fault.mesh import Processes
 from tests.fault.report import Report
 from tests.forked import ServiceProcess
@@ -27,7 +26,6 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600
 _MIB = 1024 * 1024
 _LARGEST, _LARGEST_ANSWER = QUESTION_BYTES - 1024, 255 * 1024  # in bytes, of a question and of an answer
 _AT_ONCE = 64
-_COMPOSE = Path(__file__).parents[2] / "docker-compose.yml"
 _SMALL: dict[str, object] = {
     "max_entries": 400,
     "max_bytes": 16 * _MIB,
@@ -74,8 +72,8 @@ async def test_every_memory_of_the_cache_is_bounded_in_bytes(
 ) -> None:
     process, stub = cache
     before = peak_mib(process)
-    large, small = (1_500, 20_000) if full_size else (120, 600)
-    limit_mib = _mem_limit_mib() if full_size else before + _SMALL_GROWTH_MIB
+    large, small = (1_500, 20_000) if full_size else (60, 600)
+    limit_mib = container_mib("cache") if full_size else before + _SMALL_GROWTH_MIB
     with report.case(29, "the largest and the smallest questions and answers, until the cache is full") as row:
         working_set = [_store(_question(f"what is the answer {number}", "b"), "b" * 1_000) for number in range(20)]
         row.tally(ok=await _each(stub.Store, working_set))
@@ -98,7 +96,7 @@ async def test_requests_that_wait_are_bounded_in_bytes(
 ) -> None:
     process, stub = cache
     before, at_once = peak_mib(process), 200 if full_size else 40
-    limit_mib = _mem_limit_mib() if full_size else before + _SMALL_GROWTH_MIB
+    limit_mib = container_mib("cache") if full_size else before + _SMALL_GROWTH_MIB
     with report.case(29, f"one tenant's largest stores, {at_once} at once, again and again; another asks") as row:
         async with _flooded(process, at_once) as refused:
             for number in range(20):
@@ -173,9 +171,3 @@ async def _flooded(process: ServiceProcess, at_once: int) -> AsyncIterator[list[
 
 async def _empty(stub: Any) -> bool:
     return not (await stub.GetStats(cache_pb2.GetStatsRequest())).entries
-
-
-def _mem_limit_mib() -> float:
-    """The memory limit of the cache's container with default settings."""
-    limit = yaml.safe_load(_COMPOSE.read_text())["services"]["cache"]["mem_limit"]
-    return float(limit.removesuffix("g")) * 1024

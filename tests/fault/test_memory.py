@@ -6,29 +6,68 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 from urllib.request import urlopen
 
 import pytest
-import yaml
 
+from hedgerow.cache.v1 import cache_pb2
 from launcher.processes import free_port
+from services.runtime.rpc.boundary import Call
 from tests.fault.asking import Asker, Outcome, asking
-from tests.fault.faulty_llm import Behaviour, FaultyLlm
-from tests.fault.memory import forget_peak, peak_mib
+from tests.fault.faulty_llm import Behaviour, FaultyLlm, serving
+from tests.fault.memory import container_mib, forget_peak, peak_mib
 from tests.fault.mesh import PATIENT_LOOKUPS, Processes
 from tests.fault.report import Report
-from tests.fault.slow_cache import SlowCache, slow_cache
 from tests.forked import ServiceProcess
 from tests.keys import tenants
 from tests.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
-_COMPOSE = Path(__file__).parents[2] / "docker-compose.yml"
+_SERVICE = cache_pb2.DESCRIPTOR.services_by_name["CacheService"]
 _MIB = 1 << 20
 _LARGEST = 190_000  # bytes of a question, and of its answer; the cache takes 262,144 of both
 _AT_ONCE = 8
+
+
+class SlowCache:
+    """A simulated cache that keeps everything, and stores nothing while it is frozen. Its key of a question is the last
+    message's text."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, cache_pb2.Answer] = {}
+        self.looked_up: list[str] = []
+        self._go = asyncio.Event()
+        self._go.set()
+
+    def freeze(self) -> None:
+        """Stores wait from now on."""
+        self._go.clear()
+
+    def thaw(self) -> None:
+        self._go.set()
+
+    async def Lookup(self, request: cache_pb2.LookupRequest, call: Call) -> cache_pb2.LookupResponse:
+        key = _key(request.question)
+        self.looked_up.append(key)
+        if answer := self.answers.get(key):
+            return cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_EXACT, answer=answer, key=key, ttl_ms=600_000)
+        return cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_MISS, key=key)
+
+    async def Store(self, request: cache_pb2.StoreRequest, call: Call) -> cache_pb2.StoreResponse:
+        await self._go.wait()
+        key = _key(request.question)
+        self.answers[key] = request.answer
+        return cache_pb2.StoreResponse(key=key, ttl_ms=600_000)
+
+    async def WatchInvalidations(
+        self, request: cache_pb2.WatchInvalidationsRequest, call: Call
+    ) -> AsyncIterator[cache_pb2.WatchInvalidationsResponse]:
+        yield cache_pb2.WatchInvalidationsResponse()
+        await asyncio.Event().wait()
+
+
+def _key(question: cache_pb2.Question) -> str:
+    return f"{question.tenant} {question.messages[-1].content[:40]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +107,10 @@ class Scene:
 @asynccontextmanager
 async def _scene(starter: Processes, llm: FaultyLlm, room: int, **settings: object) -> AsyncIterator[Scene]:
     llm.behaviour = Behaviour(tokens=1, text="x" * _LARGEST)
-    async with slow_cache() as cache:
+    async with serving(_SERVICE, cache := SlowCache()) as address:
         gateway = await starter.gateway(
             llm.address,
-            cache_address=cache.address,
+            cache_address=address,
             metrics_address=f"127.0.0.1:{free_port()}",
             tenants=tenants("a", "b"),
             l1_cache_bytes=room,
@@ -82,12 +121,6 @@ async def _scene(starter: Processes, llm: FaultyLlm, room: int, **settings: obje
         address = gateway.spec.address
         async with asking(address, "key-a") as a, asking(address, "key-b") as b:
             yield Scene(gateway, cache, room, {"a": a, "b": b})
-
-
-def _limit_mib(service: str) -> float:
-    """The memory limit of its container."""
-    limit: Any = yaml.safe_load(_COMPOSE.read_text())["services"][service]["mem_limit"]
-    return float(limit.removesuffix("m"))
 
 
 async def test_the_near_cache_holds_what_it_has_room_for_and_lets_go_of_what_is_over(
@@ -106,7 +139,7 @@ async def test_the_near_cache_holds_what_it_has_room_for_and_lets_go_of_what_is_
             row.count(*await scene.ask("b", range(2)), *await scene.ask("a", (0, many - 1)))
             assert [scene.looked_up("b", number) for number in range(2)] == [1, 1]  # a tenant's share is its own
             assert [scene.looked_up("a", number) for number in (0, many - 1)] == [2, 1]  # the oldest made room
-            row.measured("resident memory", peak_mib(scene.gateway), _limit_mib("gateway"), " MiB", slack=1)
+            row.measured("resident memory", peak_mib(scene.gateway), container_mib("gateway"), " MiB", slack=1)
     async with _scene(starter, llm, room, l1_cache_ttl_ms=60_000 if full_size else 5_000) as scene:
         with report.case(29, "entries of the L1 cache that have expired, without a request") as row:
             row.count(*await scene.ask("a", range(many)))
@@ -127,7 +160,7 @@ async def test_answers_that_wait_for_a_cache_that_does_not_keep_up_take_no_more_
             assert row.ok + row.degraded == many + 1
             assert await scene.metric("hedgerow_write_behind_bytes") <= room // 2
             assert await scene.metric('hedgerow_write_behind_dropped_total{kind="store"}') > many // 3
-            row.measured("resident memory", peak_mib(scene.gateway), _limit_mib("gateway"), " MiB", slack=1)
+            row.measured("resident memory", peak_mib(scene.gateway), container_mib("gateway"), " MiB", slack=1)
             scene.cache.thaw()
             await until(lambda: _is_zero(scene, "hedgerow_write_behind_bytes"), 30)
             await until(
