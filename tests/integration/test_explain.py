@@ -81,12 +81,6 @@ def test_wrong_use_exits_with_2(arguments: list[str]) -> None:
     assert "Usage:" in result.stderr
 
 
-def test_the_help_has_an_example_and_the_origin_of_the_settings() -> None:
-    result = run("--help")
-    assert "    hedgerow config explain gateway --budget-ms 300 --json" in result.stdout
-    assert "hedgerow up" in result.stdout
-
-
 def test_a_mesh_file_that_is_here_is_explained_with_what_it_leaves_to_the_shell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

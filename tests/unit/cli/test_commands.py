@@ -24,7 +24,7 @@ from hedgerow_cli.status import known_addresses
 from tests import listings
 
 COMMANDS = ["init", "check", "up", "render", "ask", "chat", "transcribe", "classify", "status", "mesh status", "bench"]
-COMMANDS += ["certs", "keys create", "keys list", "keys revoke", "down", "logs", "models served"]
+COMMANDS += ["certs", "keys create", "keys list", "keys revoke", "down", "logs", "models served", "config explain"]
 COMMANDS += ["warm", "cache stats", "cache clear", "cache warm"]
 COMMANDS += [f"collection {name}" for name in ("put", "list", "search", "remove", "drop")]
 
