@@ -87,40 +87,6 @@ async def test_a_client_that_leaves_before_its_body_is_there_is_forgotten(start:
     assert not llm.requests
 
 
-@pytest.mark.parametrize("sent", [b"", b"POST /v1/chat", b"GET /health HTTP/1.1\r\nhost: x\r\nx-slow: "])
-async def test_headers_that_do_not_come_in_time_close_the_connection(
-    start: Start, llm: ScriptedLlm, sent: bytes
-) -> None:
-    gateway = await start_http_gateway(start, llm, http='{"header_ms": 200}')
-    async with raw(gateway) as (reader, writer):
-        writer.write(sent)
-        assert await asyncio.wait_for(_rest(reader), WAIT_S) == b""
-
-
-async def test_a_body_that_does_not_come_in_time_is_refused(start: Start, llm: ScriptedLlm) -> None:
-    gateway = await start_http_gateway(start, llm, http='{"body_ms": 200}')
-    async with raw(gateway) as (reader, writer):
-        writer.write(post(PATH, QUESTION)[:-10])
-        answer = await asyncio.wait_for(_rest(reader), WAIT_S)
-    assert answer.startswith(b"HTTP/1.1 408 ")
-    assert b'"code":"request_timeout"' in answer
-
-
-@pytest.mark.parametrize("chunked", [True, False])
-async def test_a_body_that_is_too_large_is_refused(start: Start, llm: ScriptedLlm, chunked: bool) -> None:
-    gateway = await start_http_gateway(start, llm, http='{"max_body_bytes": 1024}')
-    request = post(PATH, {**QUESTION, "user": "x" * 2_000}, connection="close")
-    if chunked:
-        head, _, body = request.partition(b"\r\n\r\n")
-        head = head.replace(b"content-length: %d" % len(body), b"transfer-encoding: chunked")
-        request = head + b"\r\n\r\n%x\r\n" % len(body) + body + b"\r\n"
-    async with raw(gateway) as (reader, writer):
-        writer.write(request)
-        answer = await asyncio.wait_for(_rest(reader), WAIT_S)
-    assert answer.startswith(b"HTTP/1.1 413 ")
-    assert b"body: at most 1024 bytes, got " in answer
-
-
 async def test_a_client_that_reads_nothing_is_cut_off(start: Start, llm: ScriptedLlm) -> None:
     gateway = await start_http_gateway(start, llm, http='{"write_ms": 300}')
     llm.script = [*words("x" * 200_000) * 200, Hold()]

@@ -16,10 +16,9 @@ from launcher.processes import free_port
 from services.runtime.rpc.boundary import DOMAIN
 from tests.conftest import Start
 from tests.integration.http_gateway import QUESTION, HttpGateway, start_http_gateway
-from tests.integration.scripted import Hold, Refusal
+from tests.integration.scripted import Refusal
 from tests.integration.scripted_llm import ScriptedLlm, end, scripted_llm, words
 from tests.keys import digest
-from tests.waiting import until
 
 CHATS, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 NO_SUCH_FIELD = Refusal(
@@ -31,17 +30,11 @@ class Separate(ScriptedLlm):
     """A model that refuses `n`, as all do that are behind no server of chat completions, and counts what it is
     asked."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.later: Any = None  # in the place of the last answer
-
     async def Generate(self, request: Any, context: Any) -> AsyncIterator[Any]:
         if "n" in request.original.untranslated:
             await NO_SUCH_FIELD.send(context)
         number = len(self.requests)
         self.requests.append(request)
-        if self.later and number == 2:
-            await self.later.send(context) if isinstance(self.later, Refusal) else await self.later.release.wait()
         yield from_text(f"a{number}")
         for each in (*words("!"), end()):
             yield each
@@ -161,29 +154,6 @@ async def test_a_repeat_with_its_key_has_the_same_choices(openai_: AsyncOpenAI, 
         texts.append(said)
     assert texts[0] == texts[1]
     assert len(llm.requests) == 8
-
-
-async def test_a_client_that_comes_back_has_the_choices_that_went_on(http: httpx.AsyncClient, llm: Separate) -> None:
-    body, key = {**QUESTION, "n": 3}, {"idempotency-key": "left"}
-    llm.later = held = Hold()
-    asking = asyncio.create_task(http.post(CHATS, json=body, headers=key))
-    await until(lambda: len(llm.requests) == 3)
-    asking.cancel()
-    held.release.set()
-    answer = (await http.post(CHATS, json=body, headers=key)).json()
-    assert {choice["message"]["content"] for choice in answer["choices"]} == {"a0!", "a1!", "a2!"}
-    assert len(llm.requests) == 3
-
-
-async def test_an_error_of_one_choice_with_a_key_ends_all_and_a_repeat_asks_again(
-    http: httpx.AsyncClient, llm: Separate
-) -> None:
-    body, key = {**QUESTION, "n": 3}, {"idempotency-key": "failed"}
-    llm.later = Refusal("INVALID_ARGUMENT", "messages: too strange", "INVALID_INPUT", {"field": "messages"}, 0, DOMAIN)
-    assert (await http.post(CHATS, json=body, headers=key)).status_code == 400
-    llm.later = None
-    assert len((await http.post(CHATS, json=body, headers=key)).json()["choices"]) == 3
-    assert len(llm.requests) == 6
 
 
 async def test_several_answers_come_from_the_next_model_if_the_first_is_down(start: Start, llm: Separate) -> None:

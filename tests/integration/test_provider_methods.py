@@ -99,15 +99,6 @@ async def test_moderations_and_rerank(
     assert provider.asked[1].body == {**body, "model": "bge-m3"}
 
 
-async def test_a_providers_refusal_keeps_its_status_and_words(
-    provider: RecordingProvider, client: openai.AsyncOpenAI
-) -> None:
-    provider.error = 400, {"error": {"message": "no Matryoshka model", "type": "invalid", "param": "dimensions"}}
-    with pytest.raises(openai.BadRequestError, match="no Matryoshka model") as refused:
-        await client.embeddings.create(model="bge", input="Hello.", dimensions=7)
-    assert refused.value.param == "dimensions"
-
-
 async def test_each_name_is_known_where_its_model_serves(
     provider: RecordingProvider, client: openai.AsyncOpenAI
 ) -> None:

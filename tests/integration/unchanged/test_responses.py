@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import httpx
 import pytest
 
@@ -57,31 +55,6 @@ async def test_a_refused_field_of_a_response_comes_back_with_the_providers_own_w
     reply = await http.post("/v1/responses", json=body)
     assert reply.status_code == 400
     assert reply.json()["error"] == problem
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"previous_response_id": "resp_1"},
-        {"conversation": "conv_1"},
-        {"background": True},
-        {"prompt": {"id": "pmpt_1"}},
-        {"max_tool_calls": 2},
-        {"tools": [{"type": "web_search"}]},
-        {"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "file_1", "detail": "low"}]}]},
-        {"input": [{"type": "item_reference", "id": "msg_1"}, {"role": "user", "content": "?"}]},
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("model", ["gpt", "claude"])
-async def test_fields_of_responses_alone_are_refused_by_a_model_of_another_api(
-    http: httpx.AsyncClient, provider: RecordingProvider, model: str, given: dict[str, Any]
-) -> None:
-    reply = await http.post("/v1/responses", json={"model": model, "input": "?", "max_output_tokens": 9, **given})
-    assert reply.status_code == 400, reply.text
-    assert f"no such field of model {model}" in reply.json()["error"]["message"]
-    assert reply.json()["error"]["message"].startswith(next(iter(given)))
-    assert provider.asked == []
 
 
 async def test_fields_that_clients_of_responses_always_send_reach_another_api(

@@ -27,45 +27,6 @@ def message(**more: Any) -> dict[str, Any]:
     return {"model": "claude", "max_tokens": 9, "messages": ASKED, **more}
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "field"),
-    [
-        ("chat/completions", chat(model="claude", reasoning_effort="minimal"), "reasoning_effort"),
-        ("messages", message(model="gpt", thinking={"type": "enabled", "budget_tokens": 1_024}), "thinking"),
-    ],
-)
-async def test_fields_without_a_counterpart_are_refused_by_name(
-    http: httpx.AsyncClient, provider: RecordingProvider, path: str, body: dict[str, Any], field: str
-) -> None:
-    reply = await http.post(f"/v1/{path}", json=body)
-    assert reply.status_code == 400
-    assert field in reply.json()["error"]["message"]
-    assert provider.asked == []
-
-
-async def test_fields_with_another_name_in_another_api_are_sent_by_it(
-    http: httpx.AsyncClient, provider: RecordingProvider
-) -> None:
-    to_claude = chat(model="claude", reasoning_effort="high", user="ann")
-    assert (await http.post("/v1/chat/completions", json=to_claude)).status_code == 200
-    to_gpt = message(model="gpt", output_config={"effort": "high"}, metadata={"user_id": "ann"})
-    assert (await http.post("/v1/messages", json=to_gpt)).status_code == 200
-    claude, gpt = (each.body for each in provider.asked)
-    assert (claude["output_config"], claude["metadata"]) == ({"effort": "high"}, {"user_id": "ann"})
-    assert (gpt["reasoning_effort"], gpt["user"]) == ("high", "ann")
-
-
-async def test_what_changes_no_answer_does_not_keep_a_request_from_another_api(
-    http: httpx.AsyncClient, provider: RecordingProvider
-) -> None:
-    text = {"type": "text", "text": "?", "cache_control": {"type": "ephemeral"}}
-    asked = [{"role": "user", "content": [text]}]
-    body = message(model="gpt", messages=asked, metadata={"user_id": "7"}, thinking={"type": "disabled"})
-    reply = await http.post("/v1/messages", json=body)
-    assert reply.status_code == 200, reply.text
-    assert [block["text"] for block in reply.json()["content"]] == ["Tokyo."]
-
-
 async def test_a_prompt_that_is_changed_on_request_keeps_all_other_fields_and_the_change_is_reported(
     http: httpx.AsyncClient, provider: RecordingProvider
 ) -> None:

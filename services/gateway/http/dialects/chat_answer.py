@@ -11,7 +11,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer.metrics import degrade
 from services.gateway.http import sse
 from services.gateway.http.dialects.chat_relay import RelayedChat
-from services.gateway.http.errors import ErrorResponse
+from services.gateway.http.dialects.writer import ChoiceWriter
 from services.gateway.http.report import adds_words, found, report
 from services.gateway.http.request_options import RequestOptions
 from services.gateway.labels import Degraded
@@ -31,7 +31,7 @@ def finish_of(final: pb.Final) -> str:
     return _FINISHES.get(final.finish_reason, "stop")
 
 
-class ChatWriter:
+class ChatWriter(ChoiceWriter):
     """Writes an answer, in chunks or whole. The first chunk has the role; all have the same id."""
 
     def __init__(self, order: RequestOptions, answer_id: str, index: int | None = None):
@@ -49,7 +49,6 @@ class ChatWriter:
         self._followed: dict[str, Any] = {}  # what all chunks of the provider say
 
     def chunk(self, event: pb.Event) -> bytes:
-        """The bytes of an event in a stream; none for most."""
         if event.in_relayed:
             return b""
         match event.WhichOneof("kind"):
@@ -71,7 +70,6 @@ class ChatWriter:
         return self._begin() + text
 
     def end(self, final: pb.Final) -> bytes:
-        """The finish, the usage where it is wanted, and the end. The report is in the last chunk."""
         if self._relayed.ended:
             self._compare(self._relayed.begun, final)
             return self._relayed.end(report(final))
@@ -81,7 +79,6 @@ class ChatWriter:
         )
 
     def end_choice(self, final: pb.Final, mesh_report: Mapping[str, Any] | None) -> bytes:
-        """The finish, with the report where there is one."""
         if self._relayed.ended:
             return self._relayed.held(mesh_report)
         finish = b'{},"logprobs":null,"finish_reason":"%s"}]' % finish_of(final).encode()
@@ -90,25 +87,18 @@ class ChatWriter:
         return self._begin() + self._relayed.held() + b"}\n\n".join(ends) + last + b"}\n\n"
 
     def end_all(self, used: chat_pb2.Usage, mesh_report: Mapping[str, Any]) -> bytes:
-        """The last words after all choices: the usage and the report, where the usage is wanted, and the end."""
         if not self._order.usage:
             return sse.DONE
         last = self._same.removesuffix(b',"usage":null') + b',"choices":[],"usage":' + compact(usage(used))
         return last + b',"hedgerow":' + compact(mesh_report) + b"}\n\n" + sse.DONE
 
-    def broken(self, failure: ErrorResponse) -> bytes:
-        """The end of a stream that failed."""
-        return sse.event(failure.openai())
-
     def gather(self, event: pb.Event) -> None:
-        """Take an event of an answer that is written in one piece: the provider's, unless others say more."""
         if event.HasField("relayed"):
             self._relayed.gather(event.relayed.events)
         elif adds_words(event):
             self._own_words = True
 
     def whole(self, final: pb.Final) -> dict[str, Any]:
-        """The answer in one piece."""
         if not self._own_words and (relayed := self._relayed.whole()):
             for choice in relayed["choices"]:
                 choice["finish_reason"] = choice.get("finish_reason") or finish_of(final)

@@ -11,7 +11,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.http import sse
 from services.gateway.http.dialects.chat_answer import finish_of, usage
 from services.gateway.http.dialects.chat_request import take_choices, take_form, take_sampling, take_stream
-from services.gateway.http.errors import ErrorResponse
+from services.gateway.http.dialects.writer import ChoiceWriter
 from services.gateway.http.fields import Fields
 from services.gateway.http.report import found, report
 from services.gateway.http.request_options import RequestOptions, take_model, take_options
@@ -56,7 +56,7 @@ def _refuse_unread(body: Fields) -> None:
             raise InvalidInput(place, "no such field of completions", compact(given).decode())
 
 
-class CompletionWriter:
+class CompletionWriter(ChoiceWriter):
     """Writes an answer, in chunks or whole."""
 
     def __init__(self, order: RequestOptions, answer_id: str, index: int = 0):
@@ -76,14 +76,12 @@ class CompletionWriter:
         return self._head + b'"","logprobs":null,"finish_reason":null}],"hedgerow":' + compact(findings) + b"}\n\n"
 
     def end(self, final: pb.Final) -> bytes:
-        """The finish, the usage where it is wanted, and the end."""
         mesh_report = report(final)
         return self.end_choice(final, None if self._order.usage else mesh_report) + self.end_all(
             final.usage, mesh_report
         )
 
     def end_choice(self, final: pb.Final, mesh_report: Mapping[str, Any] | None) -> bytes:
-        """The finish, with the report where there is one."""
         choices = [{"index": self._index, "text": "", "logprobs": None, "finish_reason": finish_of(final)}]
         nothing = {"usage": None} if self._order.usage else {}
         return sse.event(
@@ -91,19 +89,13 @@ class CompletionWriter:
         )
 
     def end_all(self, used: chat_pb2.Usage, mesh_report: Mapping[str, Any]) -> bytes:
-        """The last words after all choices: the usage and the report, where the usage is wanted, and the end."""
         last = sse.event({**self._same, "choices": [], "usage": usage(used), "hedgerow": mesh_report})
         return (last if self._order.usage else b"") + sse.DONE
-
-    def broken(self, failure: ErrorResponse) -> bytes:
-        """The end of a stream that failed."""
-        return sse.event(failure.openai())
 
     def gather(self, event: pb.Event) -> None:
         """Collect nothing: the final event has the whole text."""
 
     def whole(self, final: pb.Final) -> dict[str, Any]:
-        """The answer in one piece."""
         choices = [{"index": self._index, "text": final.text, "logprobs": None, "finish_reason": finish_of(final)}]
         same = {**self._same, "model": final.model or self._order.model}
         return {**same, "choices": choices, "usage": usage(final.usage), "hedgerow": report(final)}

@@ -9,6 +9,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.question import prompt_tokens
 from services.gateway.http import sse
 from services.gateway.http.dialects.messages_relay import RelayedMessages, input_of
+from services.gateway.http.dialects.writer import AnswerWriter
 from services.gateway.http.errors import ANTHROPIC, ErrorResponse
 from services.gateway.http.report import adds_words, found, report
 from services.gateway.http.request_options import RequestOptions
@@ -47,7 +48,7 @@ def error(failure: ErrorResponse) -> dict[str, Any]:
     return {"type": "error", "error": shown, **({"hedgerow": failure.report} if failure.report else {})}
 
 
-class MessageWriter:
+class MessageWriter(AnswerWriter):
     """Writes an answer, in events or whole."""
 
     def __init__(self, order: RequestOptions, answer_id: str):
@@ -57,7 +58,6 @@ class MessageWriter:
         self._relayed, self._own_words = RelayedMessages(), False
 
     def chunk(self, event: pb.Event) -> bytes:
-        """The bytes of an event in a stream; none for most."""
         block: dict[str, Any]
         if event.in_relayed:
             return b""
@@ -80,7 +80,6 @@ class MessageWriter:
         return b""
 
     def end(self, final: pb.Final) -> bytes:
-        """Every block stops, and so does the message."""
         if self._relayed.ended:
             return self._relayed.end(report(final))
         delta = _delta(stop_reason(final), _usage(final.usage), report(final))
@@ -88,18 +87,15 @@ class MessageWriter:
         return self._begin() + stops + sse.named(delta) + sse.named({"type": "message_stop"})
 
     def broken(self, failure: ErrorResponse) -> bytes:
-        """The end of a stream that failed."""
         return sse.named(error(failure))
 
     def gather(self, event: pb.Event) -> None:
-        """Take an event of an answer that is written in one piece: the provider's, unless others say more."""
         if event.HasField("relayed"):
             self._relayed.gather(event.relayed.events)
         elif adds_words(event):
             self._own_words = True
 
     def whole(self, final: pb.Final) -> dict[str, Any]:
-        """The answer in one piece."""
         if not self._own_words and (relayed := self._relayed.whole()):
             return {**relayed, "hedgerow": report(final)}
         content: list[dict[str, Any]] = []

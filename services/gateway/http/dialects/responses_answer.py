@@ -11,6 +11,7 @@ from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.http import sse
 from services.gateway.http.dialects.chat_answer import logprobs
 from services.gateway.http.dialects.responses_relay import RelayedResponse
+from services.gateway.http.dialects.writer import AnswerWriter
 from services.gateway.http.errors import ErrorResponse
 from services.gateway.http.report import adds_words, found, report, size_of_answer
 from services.gateway.http.request_options import RequestOptions
@@ -25,7 +26,7 @@ _INCOMPLETE = {
 _MESSAGE, _REASONING = -1, -2  # in place of a tool call's index
 
 
-class ResponseWriter:
+class ResponseWriter(AnswerWriter):
     """Writes a response, in events or whole."""
 
     def __init__(self, order: RequestOptions, answer_id: str):
@@ -39,7 +40,6 @@ class ResponseWriter:
         self._write: Write = compact
 
     def chunk(self, event: pb.Event) -> bytes:
-        """The bytes of an event in a stream; none for most."""
         if event.in_relayed and not self._sequence:
             return b""
         match event.WhichOneof("kind"):
@@ -58,7 +58,6 @@ class ResponseWriter:
         return b""
 
     def end(self, final: pb.Final) -> bytes:
-        """Every item is done, and so is the response."""
         data = b"" if self._whole else self.close(final)
         if self._relayed.ended:
             return data + self._relayed.end(self._whole, self._write)
@@ -78,7 +77,6 @@ class ResponseWriter:
         return data
 
     def broken(self, failure: ErrorResponse) -> bytes:
-        """The end of a stream that failed."""
         data = self._begin("incomplete")  # without which OpenAI's client takes no error
         data += self._event("error", code=failure.code, message=failure.message, param=failure.param)
         self._growing.settle()
@@ -88,7 +86,6 @@ class ResponseWriter:
         return data + self._event("response.failed", response=response)
 
     def gather(self, event: pb.Event) -> None:
-        """Take an event of an answer that is written in one piece: the provider's, unless others say more."""
         if event.HasField("relayed"):
             self._relayed.chunks(event.relayed.events)
         elif adds_words(event):

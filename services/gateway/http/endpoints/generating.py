@@ -18,16 +18,16 @@ from services.gateway.config import GatewaySettings
 from services.gateway.decisions import Changed
 from services.gateway.errors import refuses_choices
 from services.gateway.http.dialects.original import leave_recordings, original
+from services.gateway.http.dialects.writer import AnswerWriter, Write, WriteChoice
 from services.gateway.http.endpoints import several
-from services.gateway.http.endpoints.several import AskedAlone, ChoiceWriter, Several, Take, for_each
-from services.gateway.http.errors import BudgetTimeout, ErrorResponse, FirstTokenTimeout, Interrupted, with_http_names
+from services.gateway.http.endpoints.several import AskedAlone, Several, Take, for_each
+from services.gateway.http.errors import BudgetTimeout, FirstTokenTimeout, Interrupted, with_http_names
 from services.gateway.http.fields import Fields
 from services.gateway.http.report import short, size_of_answer
 from services.gateway.http.request_options import RequestOptions, settle_pace, settle_replacing
 from services.gateway.http.server.client_watch import ConnectionWatch
 from services.gateway.http.server.endpoint import Shape
 from services.gateway.http.server.exchange import Exchange
-from services.gateway.http.sse import PING
 from services.gateway.labels import Degraded
 from services.runtime.aside import aside, size_in
 from services.runtime.deadline import Deadline
@@ -44,37 +44,6 @@ class ReadBody(Protocol):
     def __call__(
         self, body: Fields, headers: Mapping[str, str], known: Collection[str], most_messages: int = ..., /
     ) -> RequestOptions: ...
-
-
-class AnswerWriter(Protocol):
-    """Writes one answer."""
-
-    def chunk(self, event: pb.Event) -> bytes:
-        """The bytes of an event in a stream; none for most."""
-
-    def gather(self, event: pb.Event) -> None:
-        """Take an event of an answer that is written in one piece."""
-
-    def end(self, final: pb.Final) -> bytes:
-        """The end of a stream."""
-
-    def broken(self, failure: ErrorResponse) -> bytes:
-        """The end of a stream that failed."""
-
-    def whole(self, final: pb.Final) -> Mapping[str, Any]:
-        """The answer in one piece."""
-
-
-class Write(Protocol):
-    """Makes the writer of one answer; `answer_id` is unlike any other's."""
-
-    def __call__(self, order: RequestOptions, answer_id: str) -> AnswerWriter: ...
-
-
-class WriteChoice(Protocol):
-    """Makes the writer of one of several answers."""
-
-    def __call__(self, order: RequestOptions, answer_id: str, index: int) -> ChoiceWriter: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,16 +69,10 @@ class ReadRequest:
     before_end: Callable[[pb.Final], Awaitable[bytes]] | None = None
 
 
-class Read(Protocol):
-    """Reads a `body`, whose bytes are `data`, with `aside`: `size` as there."""
-
-    def __call__(self, data: bytes, body: Fields, size: int, /) -> Awaitable[RequestOptions]: ...
-
-
-class Continue(Protocol):
-    """Puts earlier turns before the input of a request of about `size`; None where it is answered as it is."""
-
-    def __call__(self, exchange: Exchange, body: Fields, size: int, read: Read, /) -> Awaitable[ReadRequest | None]: ...
+# Reads a body, whose bytes are the first argument, with `aside`: the last one is the size as there.
+Read = Callable[[bytes, Fields, int], Awaitable[RequestOptions]]
+# Puts earlier turns before the input of a request of about a size; None where it is answered as it is.
+Continue = Callable[[Exchange, Fields, int, Read], Awaitable[ReadRequest | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,12 +221,8 @@ class Generating:
         return await aside(tenant, size, lambda: written(whole(), size))
 
     def _watch(self, exchange: Exchange, order: RequestOptions) -> ConnectionWatch:
-        async def beat() -> None:
-            await exchange.reply.begin()
-            await exchange.reply.write(PING)
-
         silence_ms = self.settings.silence_ms if order.silence_ms is None else order.silence_ms
-        beats = beat if order.stream else None
+        beats = exchange.reply.beat if order.stream else None
         return ConnectionWatch(exchange.receive, silence_ms / 1000, self.settings.http.heartbeat_ms / 1000, beats)
 
 

@@ -18,6 +18,8 @@ from services.runtime.aside import aside, size_in
 from services.runtime.errors import InvalidInput
 from services.runtime.strict_json import compact
 
+_PRICES = ("prompt_usd_per_mtok", "completion_usd_per_mtok", "cached_prompt_usd_per_mtok", "cache_write_usd_per_mtok")
+
 
 class Models:
     """Serves `/v1/models` and `/v1/models/{id}`."""
@@ -52,13 +54,8 @@ class Models:
             if known := self._routes.model(name):
                 fields["hedgerow"]["prompt_usd_per_mtok"] = known.prompt_usd_per_mtok
         elif known := self._routes.model(name):
-            fields["hedgerow"] = {
-                "tier": pb.Tier.Name(known.tier).removeprefix("TIER_").lower(),
-                "prompt_usd_per_mtok": known.prompt_usd_per_mtok,
-                "completion_usd_per_mtok": known.completion_usd_per_mtok,
-                "cached_prompt_usd_per_mtok": known.cached_prompt_usd_per_mtok,
-                "cache_write_usd_per_mtok": known.cache_write_usd_per_mtok,
-            }
+            tier = pb.Tier.Name(known.tier).removeprefix("TIER_").lower()
+            fields["hedgerow"] = {"tier": tier, **{name: getattr(known, name) for name in _PRICES}}
         return fields
 
 

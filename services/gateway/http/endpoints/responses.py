@@ -57,22 +57,19 @@ class Responses:
     async def input_items(self, exchange: Exchange) -> None:
         async with self._admission.admitted(exchange):
             data, tenant, query = await self._data(exchange), exchange.credential.tenant.name, _query(exchange)
-            written = await aside(tenant, len(data), lambda: in_steps(_page_of(StoredResponse.parse(data), query)))
+            written = await aside(tenant, len(data), lambda: in_steps(_page_of(data, query)))
             await exchange.reply.whole(200, written)
 
     async def _remove(self, exchange: Exchange) -> None:
         async with self._admission.admitted(exchange):
             store, response_id = self._offered(), _id(exchange)
-            whose, stored = _owner(exchange), await self._find(exchange)
+            whose, data = _owner(exchange), await self._data(exchange)
             if whose:
+                stored = await aside(whose.tenant, len(data), partial(StoredResponse.parse, data))
                 await references.forget(store, whose, stored)
             if not (whose and await store.delete(whose, response_id)):
                 raise ResponseNotFound(response_id)
             await exchange.reply.whole(200, compact({"id": response_id, "object": "response", "deleted": True}))
-
-    async def _find(self, exchange: Exchange) -> StoredResponse:
-        data = await self._data(exchange)
-        return await aside(exchange.credential.tenant.name, len(data), partial(StoredResponse.parse, data))
 
     async def _data(self, exchange: Exchange) -> bytes:
         store, response_id, whose = self._offered(), _id(exchange), _owner(exchange)
@@ -104,7 +101,8 @@ def _owner(exchange: Exchange) -> Owner | None:
     return owner(exchange.credential.tenant, order)
 
 
-def _page_of(stored: StoredResponse, query: Mapping[str, str]) -> dict[str, Any]:
+def _page_of(data: bytes, query: Mapping[str, str]) -> dict[str, Any]:
+    stored = StoredResponse.parse(data)
     return page(stored.input, stored.response["id"], query)
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
-from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
 from services.gateway.http.dialects.chat_answer import usage
+from services.gateway.http.dialects.writer import ChoiceWriter
 from services.gateway.http.fields import Fields
 from services.gateway.http.report import report, size_of_answer
 from services.gateway.http.request_options import RequestOptions
@@ -33,25 +33,6 @@ _KNOWN_S = 60.0
 _AT_ONCE = 16 * 1024  # bytes of events that are written before the event loop turns to other work: about 1 ms
 Take = Callable[[pb.GenerateResponse], Awaitable[None]]
 T = TypeVar("T")
-
-
-class ChoiceWriter(Protocol):
-    """Writes one of several answers."""
-
-    def chunk(self, event: pb.Event) -> bytes:
-        """An event in a stream; empty for most."""
-
-    def gather(self, event: pb.Event) -> None:
-        """Take an event of an answer that is written in one piece."""
-
-    def end_choice(self, final: pb.Final, mesh_report: Mapping[str, Any] | None) -> bytes:
-        """The finish of the choice in a stream, with the report where there is one."""
-
-    def end_all(self, used: chat_pb2.Usage, mesh_report: Mapping[str, Any]) -> bytes:
-        """The last words of a stream, after all choices."""
-
-    def whole(self, final: pb.Final) -> Mapping[str, Any]:
-        """The answer in one piece."""
 
 
 class AskedAlone:

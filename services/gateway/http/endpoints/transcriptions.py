@@ -118,18 +118,12 @@ class Transcriptions:
         form = await read_form(exchange)
         streamed, how, options = _wanted(form.fields)
         options.translate = self._translate
-        reply = exchange.reply
-
-        async def beat() -> None:
-            await reply.begin()
-            await reply.write(sse.PING)
-
         if streamed:
             exchange.broken = lambda failure: sse.event(failure.openai())
         async with (
             self._admission.admitted(
                 exchange,
-                beat if streamed else None,
+                exchange.reply.beat if streamed else None,
                 self._admission.settings.transcription_budget_ms,
                 tokens=estimated_recording_tokens(form.file),
             ) as admitted,

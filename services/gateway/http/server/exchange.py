@@ -24,14 +24,13 @@ from services.gateway.http.errors import BodyLate, BodyTooLarge, ErrorResponse, 
 from services.gateway.http.fields import Fields, parse
 from services.gateway.http.server.client_watch import Left
 from services.gateway.http.server.connection import PEER
-from services.gateway.http.sse import CONTENT_TYPE
+from services.gateway.http.sse import CONTENT_TYPE, PING
 from services.runtime import telemetry
 from services.runtime.aside import aside, size_in
 from services.runtime.policy.waiting_bytes import Held
 from services.runtime.rpc.authorization import EXPIRES_HEADER, TENANT_HEADER
 from services.runtime.strict_json import compact
 
-Metadata = tuple[tuple[str, str], ...]
 FOR_PROVIDERS = ("openai-", "anthropic-")  # headers that a model behind the same API gets
 JSON = b"application/json"
 NAMED_MODEL = "named_model"  # in a request's scope: the model that its path names, whatever its body names
@@ -85,6 +84,11 @@ class HttpReply:
         """More of a stream."""
         await self.send({"type": "http.response.body", "body": data, "more_body": not last})
 
+    async def beat(self) -> None:
+        """A sign of life of a stream that has nothing else to send."""
+        await self.begin()
+        await self.write(PING)
+
     async def _start(self, status: int, headers: Headers) -> None:
         self.status = status
         await self.send({"type": "http.response.start", "status": status, "headers": [*headers, *self.headers]})
@@ -116,7 +120,7 @@ class Exchange:
         self._waits = self.headers.get("expect", "").lower() == "100-continue"  # with its body, until it is asked for
 
     @cached_property
-    def metadata(self) -> Metadata:
+    def metadata(self) -> telemetry.Metadata:
         """The caller's metadata, as by gRPC."""
         authorization = self.headers.get("authorization", "")
         key = self.headers.get("x-api-key") or self.headers.get("api-key")  # Anthropic's clients, Azure's

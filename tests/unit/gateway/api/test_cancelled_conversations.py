@@ -130,17 +130,6 @@ def _few_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", SCENES)
-def test_a_conversation_cancelled_at_any_await_leaves_nothing_behind(name: str):
-    @asynccontextmanager
-    async def scene() -> Work:
-        talk = SCENES[name]()
-        yield talk.run()
-        talk.assert_over()
-
-    assert cancelled_at_every_await(scene) >= 5
-
-
-@pytest.mark.parametrize("name", SCENES)
 def test_a_conversation_cancelled_at_any_turn_of_the_loop_leaves_nothing_behind(name: str):
     @asynccontextmanager
     async def scene() -> Work:

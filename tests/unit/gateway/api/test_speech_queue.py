@@ -73,13 +73,6 @@ async def test_bytes_of_a_cleared_conversation_are_not_counted():
     assert tally.waiting == 0
 
 
-async def test_speech_before_the_end_still_arrives():
-    spoken = Spoken(1_000, ConversationBytes(1_000))
-    await spoken.put(b"a")
-    spoken.end()
-    assert [await spoken.get(), await spoken.get()] == [b"a", None]
-
-
 @given(st.lists(st.integers(0, 600), max_size=40))
 def test_everything_arrives_in_order_within_the_bounds(sizes):
     async def scenario() -> list[int]:

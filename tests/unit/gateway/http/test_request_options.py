@@ -12,16 +12,6 @@ from services.runtime.errors import InvalidInput
 from tests.unit.gateway.http.chats import read, refused
 
 
-def test_hedgerows_own_options_come_in_the_body_or_as_headers_which_are_stronger() -> None:
-    own = {"budget_ms": 800, "priority": "realtime", "cache": "bypass", "tier": "quality", "max_cost_usd": 0.5}
-    request = read(model="auto", hedgerow=own).request
-    assert (request.budget_ms, request.realtime, request.cache.bypass) == (800, True, True)
-    assert (request.tier, request.max_cost_usd) == (pb.TIER_QUALITY, 0.5)
-    headers = {"x-hedgerow-budget-ms": "300", "x-hedgerow-first-token-ms": "100", "x-hedgerow-silence-ms": "50"}
-    order = read(headers, hedgerow=own)
-    assert (order.request.budget_ms, order.request.first_token_budget_ms, order.silence_ms) == (300, 100, 50)
-
-
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [

@@ -16,7 +16,7 @@ from services.gateway.http.dialects.chat_answer import ChatWriter
 from services.gateway.http.dialects.completions import CompletionWriter
 from services.gateway.http.dialects.messages_answer import MessageWriter
 from services.gateway.http.dialects.responses_answer import ResponseWriter
-from services.gateway.http.endpoints.generating import Write
+from services.gateway.http.dialects.writer import Write
 from services.gateway.http.request_options import RequestOptions
 
 FINAL = pb.Final(finish_reason=chat_pb2.FINISH_REASON_STOP, model="m")

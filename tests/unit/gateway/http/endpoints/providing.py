@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
 from typing import Any
 
 from hedgerow.chat.v1 import chat_pb2
@@ -18,15 +17,13 @@ from services.gateway.http.endpoints.embedding import Embedding
 from services.gateway.http.endpoints.endpoint_admission import EndpointAdmission
 from services.gateway.http.endpoints.moderations import Moderations
 from services.gateway.http.endpoints.providers import ByName, Own, Providers
-from services.gateway.http.errors import ErrorResponse
-from services.gateway.http.server.endpoint import Endpoint
-from services.gateway.http.server.exchange import Exchange
 from services.gateway.upstream.router import Routes
 from services.runtime.policy.waiting_bytes import WaitingBytes
 from services.runtime.routing import Model
 from tests.clock import loop_clock
 from tests.unit.gateway.answer.scene import EVERYTHING
-from tests.unit.gateway.http.endpoints.test_endpoint_admission import Bills, ScriptedCache, asked
+from tests.unit.gateway.http.endpoints.calling import Bills, asked, wire
+from tests.unit.gateway.http.endpoints.test_endpoint_admission import ScriptedCache
 from tests.unit.gateway.http.wire import Wire
 from tests.unit.gateway.scripted import ScriptedLlm, ScriptedRoutes, Step, fleet
 from tests.waiting import until
@@ -70,11 +67,7 @@ class Gateway:
         return sent.statuses[0], json.loads(body)
 
     async def send(self, method: Method, body: str) -> Wire:
-        async def known(exchange: Exchange) -> None:
-            exchange.credential = SimpleNamespace(tenant=self.tenant)
-            await self._serving(method)(exchange)
-
-        sent = Wire(Endpoint("/", known, ErrorResponse.openai, None, SETTINGS.http, False, False, True))
+        sent = wire(self._serving(method), self.tenant)
         await sent.send(asked(body))
         return sent
 

@@ -27,7 +27,7 @@ from services.gateway.upstream.replica import make_breaker
 from services.runtime.errors import Exhausted, ServiceError, TooLate, Unavailable
 from tests.clock import loop_clock
 from tests.unit.gateway.answer.scene import EVERYTHING
-from tests.unit.gateway.http.endpoints.calling import Bill, Bills, admission, asked, replied, wire
+from tests.unit.gateway.http.endpoints.calling import Bill, Bills, admission, asked, wire
 from tests.waiting import until
 
 pytestmark = pytest.mark.paused
@@ -78,19 +78,6 @@ def form(recording: str = "RIFF", **fields: str) -> bytes:
     parts = [f'--b\r\ncontent-disposition: form-data; name="{name}"\r\n\r\n{text}\r\n' for name, text in fields.items()]
     head = '--b\r\ncontent-disposition: form-data; name="file"; filename="a.wav"\r\n\r\n'
     return asked("".join((*parts, head, recording, "\r\n--b--\r\n")), "multipart/form-data; boundary=b")
-
-
-@pytest.mark.parametrize("how", ["json", "text", "verbose_json"])
-async def test_a_transcript_that_comes_whole_is_200(how: str) -> None:
-    sent = wire(Transcriptions(admission(), audio_backend(SEGMENT, SUMMARY)))
-    await sent.send(form(response_format=how))
-    assert sent.statuses == [200]
-    await sent.end()
-
-
-async def test_embeddings_are_200() -> None:
-    status, _ = await replied(Embedding(admission(), ScriptedCache()).embed, input="Hello.")
-    assert status == 200
 
 
 @pytest.mark.parametrize(("own_ms", "asked_ms", "expected_s"), [(0, "", 30), (500, "", 0.5), (500, "800", 0.8)])

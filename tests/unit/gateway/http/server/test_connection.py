@@ -111,6 +111,17 @@ async def test_headers_that_are_not_read_because_others_are_answered_first_are_n
     await wire.end()
 
 
+@pytest.mark.parametrize("sent", [b"", b"POST /v1/chat", b"GET /health HTTP/1.1\r\nhost: x\r\nx-slow: "])
+async def test_headers_that_do_not_come_in_time_close_the_connection(sent: bytes) -> None:
+    wire = Wire(Application(), HttpSettings(header_ms=100))
+    await wire.send(*filter(None, [sent]))
+    await asyncio.sleep(0.09)
+    assert not wire.transport.closing
+    await asyncio.sleep(0.02)
+    assert wire.transport.aborted
+    await wire.end()
+
+
 async def test_headers_that_have_begun_behind_an_answer_may_take_their_time_from_its_end_on() -> None:
     wire = Wire(Application(), HttpSettings(header_ms=100))
     await wire.send(_post(b"a") + b"GET /two HTTP/1.1\r\n")

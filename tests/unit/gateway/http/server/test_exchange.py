@@ -40,8 +40,12 @@ async def read(exchange: Exchange) -> None:
     await exchange.reply.whole(200, b"{}")
 
 
+def wire_to(serve: Any) -> Wire:
+    return Wire(Endpoint("/", serve, ErrorResponse.openai, None, LIMITS, False, False, True))
+
+
 async def statuses(serve: object, *sent: bytes) -> list[int]:
-    wire = Wire(Endpoint("/", serve, ErrorResponse.openai, None, LIMITS, False, False, True))
+    wire = wire_to(serve)
     await wire.send(*sent)
     statuses, closing = wire.statuses, wire.transport.closing
     await wire.end()
@@ -52,6 +56,16 @@ async def statuses(serve: object, *sent: bytes) -> list[int]:
 @pytest.mark.parametrize(("serve", "length", "status"), [(unknown, 1_000, 401), (read, 2_000, 413)])
 async def test_a_client_that_waits_with_its_body_is_refused_without_it(serve: object, length: int, status: int) -> None:
     assert await statuses(serve, head(length, "expect: 100-continue")) == [status]
+
+
+async def test_a_body_in_chunks_that_is_too_large_is_refused() -> None:
+    wire = wire_to(read)
+    chunks = b"%x\r\n%b\r\n" % (2_000, b"x" * 2_000)
+    await wire.send(head(0, "transfer-encoding: chunked").replace(b"content-length: 0\r\n", b"") + chunks)
+    await asyncio.sleep(1.1)  # for the rest of it to come
+    assert wire.statuses == [413]
+    assert b"body: at most 1024 bytes, got " in wire.transport.written
+    await wire.end()
 
 
 async def test_a_client_that_expects_100_continue_gets_it_where_its_body_is_read() -> None:
@@ -68,7 +82,7 @@ async def test_a_client_may_leave_a_server_that_stops_before_its_body_is_there(
     async def waits(exchange: Exchange) -> None:
         await asyncio.Event().wait()
 
-    wire = Wire(Endpoint("/", waits, ErrorResponse.openai, None, LIMITS, False, False, True))
+    wire = wire_to(waits)
     await wire.send(head(10))
     (serving,) = wire.state.tasks
     serving.cancel()
@@ -80,7 +94,7 @@ async def test_a_client_may_leave_a_server_that_stops_before_its_body_is_there(
 
 @pytest.mark.parametrize(("encoding", "status"), [("gzip", 415), ("br", 415), ("identity", 200)])
 async def test_a_compressed_body_is_refused_for_what_it_is(encoding: str, status: int) -> None:
-    wire = Wire(Endpoint("/", read, ErrorResponse.openai, None, LIMITS, False, False, True))
+    wire = wire_to(read)
     await wire.send(head(2, f"content-encoding: {encoding}") + b"{}")
     assert wire.statuses == [status]
     assert (b"content-encoding: identity: no compressed body, got " in wire.transport.written) == (status == 415)
@@ -126,7 +140,7 @@ async def test_a_body_without_a_type_is_read_where_no_page_can_have_sent_it(
         exchange.credential = credential
         await read(exchange)
 
-    wire = Wire(Endpoint("/", known, ErrorResponse.openai, None, LIMITS, False, False, True))
+    wire = wire_to(known)
     await wire.send(typed(kind, 2), b"{}")
     assert wire.statuses == [status]
     await wire.end()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from launcher.processes import free_port
 from services.gateway.config import GatewaySettings
@@ -51,22 +52,27 @@ def at(address: str) -> GatewaySettings:
     return GatewaySettings(http_address=address, llm_addresses={"m": ["127.0.0.1:1"]}, overlaps=True, **open_to_all)
 
 
+@asynccontextmanager
+async def serving(
+    settings: GatewaySettings, app: ASGIApp = answer, limits: HttpSettings | None = None
+) -> AsyncIterator[tuple[HttpServer, socket.socket]]:
+    """A server, and its socket."""
+    server, bound = HttpServer(limits or HttpSettings()), bind(settings)
+    assert bound
+    async with server.serving(app, bound, settings):
+        yield server, bound
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
 async def test_connections_that_wait_are_answered_when_a_server_takes_over_also_at_another_host(host: str) -> None:
     port = free_port()
     before, after = at(f"127.0.0.1:{port}"), at(f"{host}:{port}")
-    first, second = HttpServer(HttpSettings()), HttpServer(HttpSettings())
-    bound = bind(before)
-    assert bound
-    async with first.serving(answer, bound, before):
-        following = bind(after)
-        assert following
-        async with second.serving(answer, following, after):
-            clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(20)]
-            first.leave()  # before the event loop has seen them
-            stopping = asyncio.create_task(first.stop(5))
-            clients += [await asyncio.to_thread(socket.create_connection, ("127.0.0.1", port)) for _ in range(5)]
-            await each_is_answered(clients, stopping)
+    async with serving(before) as (first, _), serving(after) as (_, following):
+        clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(20)]
+        first.leave()  # before the event loop has seen them
+        stopping = asyncio.create_task(first.stop(5))
+        clients += [await asyncio.to_thread(socket.create_connection, ("127.0.0.1", port)) for _ in range(5)]
+        await each_is_answered(clients, stopping)
     following.close()
 
 
@@ -76,9 +82,7 @@ async def test_a_server_is_followed_also_where_the_process_has_no_descriptor_for
             raise OSError(errno.EMFILE, "Too many open files")
 
     settings = at(f"127.0.0.1:{free_port()}")
-    server, bound = HttpServer(HttpSettings()), bind(settings)
-    assert bound
-    async with server.serving(answer, bound, settings):
+    async with serving(settings) as (server, bound):
         following = bind(settings)
         server._bound = full = Full(fileno=bound.detach())
         server.leave()
@@ -89,9 +93,7 @@ async def test_a_server_is_followed_also_where_the_process_has_no_descriptor_for
 
 async def test_a_server_that_no_other_follows_takes_connections_until_it_stops() -> None:
     settings = at(f"127.0.0.1:{free_port()}")
-    server, bound = HttpServer(HttpSettings()), bind(settings)
-    assert bound
-    async with server.serving(answer, bound, settings):
+    async with serving(settings) as (server, _):
         server.leave()
         reader, writer = await asyncio.open_connection(*settings.http_address.rsplit(":", 1))
         writer.write(_REQUEST)
@@ -105,9 +107,7 @@ async def test_a_server_that_no_other_follows_takes_connections_until_it_stops()
 
 async def test_waiting_connections_are_answered_when_a_server_with_a_shared_port_stops() -> None:
     settings = at(f"127.0.0.1:{free_port()}")
-    server, bound = HttpServer(HttpSettings()), bind(settings)
-    assert bound
-    async with server.serving(answer, bound, settings):
+    async with serving(settings) as (server, bound):
         clients = [socket.create_connection(("127.0.0.1", bound.getsockname()[1])) for _ in range(20)]
         server.leave()
         stopping = asyncio.create_task(server.stop(5))  # before the event loop has seen them
@@ -116,17 +116,15 @@ async def test_waiting_connections_are_answered_when_a_server_with_a_shared_port
 
 @pytest.mark.parametrize("more", [b"", b"the body"], ids=["silent", "sends on"])
 async def test_a_client_in_the_middle_of_its_body_gets_an_answer_from_a_server_that_stops(more: bytes) -> None:
-    settings, limits = at(f"127.0.0.1:{free_port()}"), HttpSettings()
+    settings, limits, read = at(f"127.0.0.1:{free_port()}"), HttpSettings(), asyncio.Event()
     servicer: Any = SimpleNamespace(ended=lambda *_: None)
-    server, bound, read = HttpServer(limits), bind(settings), asyncio.Event()
 
     async def serve(exchange: Exchange) -> None:
         read.set()
         await exchange.body()
 
     app = Endpoint("/", serve, ErrorResponse.openai, servicer, limits, mutual=False, loopback=False, open_=True)
-    assert bound
-    async with server.serving(app, bound, settings):
+    async with serving(settings, app, limits) as (server, _):
         reader, writer = await asyncio.open_connection(*settings.http_address.rsplit(":", 1))
         writer.write(b"POST / HTTP/1.1\r\nhost: g\r\ncontent-length: 100\r\n\r\nhalf of")
         await read.wait()
@@ -142,9 +140,7 @@ async def test_a_client_in_the_middle_of_its_body_gets_an_answer_from_a_server_t
 async def test_a_client_that_begins_no_handshake_has_the_time_of_headers(tmp_path: Path) -> None:
     Certificates(tmp_path)
     settings = at(address := f"127.0.0.1:{free_port()}").model_copy(update={"tls_dir": tmp_path / "gateway"})
-    server, bound = HttpServer(HttpSettings(header_ms=50)), bind(settings)
-    assert bound
-    async with server.serving(answer, bound, settings):
+    async with serving(settings, limits=HttpSettings(header_ms=50)):
         reader, writer = await asyncio.open_connection(*address.split(":"))
         assert await asyncio.wait_for(reader.read(), 10) == b""
         writer.close()
