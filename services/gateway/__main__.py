@@ -22,7 +22,7 @@ from services.gateway.admission.intake import Intake, Limits
 from services.gateway.answer import registry
 from services.gateway.answer.backends import Backends
 from services.gateway.api.servicer import GatewayServicer
-from services.gateway.assembly import is_listed, make_backends, media_services, response_store, sharing
+from services.gateway.assembly import is_listed, make_backends, response_store, sharing
 from services.gateway.cache_eligibility.choice import wordings
 from services.gateway.config import GatewaySettings
 from services.gateway.errors import BodiesWaiting
@@ -33,7 +33,7 @@ from services.gateway.prefix_warmup import PrefixWarmup
 from services.gateway.upstream.assignment import SCHEME
 from services.gateway.upstream.calls import keep_up, watch
 from services.gateway.upstream.fleet import Fleet
-from services.gateway.upstream.media import Media
+from services.gateway.upstream.media import Media, make_media
 from services.gateway.upstream.members import Members
 from services.gateway.upstream.readiness import Readiness
 from services.gateway.upstream.router import Router, follow_contexts
@@ -70,7 +70,8 @@ async def assemble(
         router = Router(channels[settings.router_address]) if settings.router_address else None
         backends = make_backends(settings, channels, router, work_shares, stack)
         fleet, routes = backends.fleet, backends.routes
-        media = media_services(settings, channels, routes)
+        # Where no model is named and not all have vision, the vision service reads the pictures.
+        media = make_media(settings, channels, partial(routes.sees, every=bool(settings.vision_address)))
         with _refusing(registry.BadStage):
             at = {name: channels[address] for name, address in settings.stage_addresses.items()}
             stages = await registry.opened(settings.own_stages, at, dial, stack)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Literal
+from dataclasses import dataclass
 
 import grpc
 
@@ -24,17 +22,14 @@ from services.gateway.http.stored_responses.memory import BYTES, MemoryResponses
 from services.gateway.http.stored_responses.redis_store import RedisResponses
 from services.gateway.http.stored_responses.store import ResponseStore
 from services.gateway.output_validation.forms import Forms
-from services.gateway.policies.baseline import LatencyBaseline
 from services.gateway.policies.hedge import HedgeBudget, HedgePool
-from services.gateway.policies.tenant_aware_breaker import TenantAwareBreaker
 from services.gateway.policies.work_shares import WorkShares
 from services.gateway.tools.toolbox import make_toolbox
 from services.gateway.upstream.assignment import SCHEME
 from services.gateway.upstream.cache import Cache
 from services.gateway.upstream.fleet import Fleet, make_fleet
 from services.gateway.upstream.llm import Llm
-from services.gateway.upstream.media import Media, make_media
-from services.gateway.upstream.replica import make_breaker
+from services.gateway.upstream.replica import stage_breaker
 from services.gateway.upstream.router import Router, Routes
 from services.runtime.shared_state import SharedState, connected
 
@@ -56,7 +51,7 @@ def make_backends(
     models = make_stack(fleet, write_behind.observe, shared=settings.single_flight)
     return Backends(
         cache=cache,
-        cache_breaker=_breaker(settings, "cache"),
+        cache_breaker=stage_breaker(settings, "cache"),
         fleet=fleet,
         routes=routes,
         l1=l1,
@@ -70,13 +65,6 @@ def make_backends(
         forms=Forms(settings.response_format.check_ms, by_default=settings.response_format.check),
         omits=settings.untranslated == "omit",
     )
-
-
-def media_services(settings: GatewaySettings, channels: Mapping[str, grpc.aio.Channel], routes: Routes) -> Media:
-    """The services for pictures and recordings; `routes` knows which models take pictures as they are. If no model is
-    named and not all do, the vision service reads them; without one, a model with vision must be chosen."""
-    sees = partial(routes.sees, every=bool(settings.vision_address))
-    return replace(make_media(settings, channels, partial(_breaker, settings)), sees=sees)
 
 
 def is_listed(addresses: Sequence[str]) -> bool:
@@ -152,8 +140,3 @@ def _judging(
     judging = CacheVerification(settings.judge, models, routes, cache)
     stack.push_async_callback(judging.close)
     return judging
-
-
-def _breaker(settings: GatewaySettings, stage: Literal["cache", "vision", "audio"]) -> TenantAwareBreaker:
-    expected_ms: float = getattr(settings.expected, f"{stage}_ms")
-    return make_breaker(settings.breakers, stage, LatencyBaseline(expected_ms / 1000))

@@ -43,13 +43,9 @@ class GatewaySettings(Timed):
 
     model_config = SettingsConfigDict(env_prefix="HEDGEROW_GATEWAY_")
 
-    profile: Profile = Field(
-        DEFAULT,
-        description="Defaults of other settings (docs/mesh-file.md#profiles).",
-    )
+    profile: Profile = Field(DEFAULT, description="Defaults of other settings (docs/mesh-file.md#profiles).")
     untranslated: Literal["refuse", "omit"] = Field(
-        "refuse",
-        description="Treatment of [fields that the model's API lacks](http.md#fields-left-out).",
+        "refuse", description="Treatment of [fields that the model's API lacks](http.md#fields-left-out)."
     )
     cache_address: str = Field(
         "127.0.0.1:50051",
@@ -63,16 +59,14 @@ class GatewaySettings(Timed):
         "", description="The audio service, likewise. Empty: recordings and conversations are refused."
     )
     stage_addresses: dict[str, Address] = Field(
-        {},
-        description="Services of stages that add context: {stage: host:port}, also xds:///name.",
+        {}, description="Services of stages that add context: {stage: host:port}, also xds:///name."
     )
     llm_addresses: dict[str, Addresses] = Field(
         description="Addresses of each model's llm services: {name: host:port, name: [host:port, …]}, or xds:///name.",
         min_length=1,
     )
     serves: dict[str, tuple[Method, ...]] = Field(
-        {},
-        description="Models of `llm_addresses` that do not chat: {name: [embeddings, rerank, moderations]}.",
+        {}, description="Models of `llm_addresses` that do not chat: {name: [embeddings, rerank, moderations]}."
     )
     balance: Fixed[Literal["prefix", "least_request", "round_robin"]] = Field(
         "prefix",
@@ -85,11 +79,7 @@ class GatewaySettings(Timed):
     l1_cache_entries: Fixed[int] = Field(
         10_000, ge=0, description="The most exact answers kept in the gateway. 0: none."
     )
-    l1_cache_bytes: int = Field(
-        67_108_864,
-        ge=0,
-        description="Memory for exact answers in each worker. 0: none.",
-    )
+    l1_cache_bytes: int = Field(67_108_864, ge=0, description="Memory for exact answers in each worker. 0: none.")
     write_behind_bytes: Fixed[int] = Field(
         33_554_432,
         ge=0,
@@ -154,14 +144,10 @@ class GatewaySettings(Timed):
         4_194_304, ge=1_024, description="The same limit for all conversations of one tenant together."
     )
     max_batch: Fixed[int] = Field(64, ge=1, description="The most requests a batch may have.")
-    tenants: dict[str, TenantSettings] = Field(
-        {},
-        description="Keys, quotas and settings of each tenant by name.",
-    )
+    tenants: dict[str, TenantSettings] = Field({}, description="Keys, quotas and settings of each tenant by name.")
     tenants_file: Path | None = Field(None, description="YAML file in addition to `tenants`; changes are followed.")
     edge_tokens: bool = Field(
-        False,
-        description="Admit the tenants of tokens that the edge has verified. Needs a `tls_dir`.",
+        False, description="Admit the tenants of tokens that the edge has verified. Needs a `tls_dir`."
     )
     allow_anonymous: bool = Field(
         False,
@@ -194,8 +180,7 @@ class GatewaySettings(Timed):
     shed: Fixed[ShedSettings] = Field(ShedSettings(), description="Which requests are refused first under load.")
     single_flight: Fixed[bool] = Field(True, description="Equal requests at the same time share one generation.")
     fallbacks: tuple[Literal["stale", "smaller", "template"], ...] = Field(
-        ("stale", "smaller", "template"),
-        description="Replacements of a late or broken model, in order.",
+        ("stale", "smaller", "template"), description="Replacements of a late or broken model, in order."
     )
     template: str = Field(
         TEMPLATE, min_length=1, description="The fixed text. It never replaces an answer with a required form."

@@ -36,16 +36,10 @@ class Degraded(Label):
     GUARD_LATE = "guard:late", "the guard was late, and unchecked text passed"
     GUARD_WITHHELD = "guard:withheld", "the guard withheld a tool's result"
     GUARD_MASKED = "guard:masked", "the guard masked parts of the answer"
-    CASCADE_KEPT = (
-        "cascade:kept",
-        "the fast model's answer failed its checks, the better model sent none",
-    )
+    CASCADE_KEPT = "cascade:kept", "the fast model's answer failed its checks, the better model sent none"
     FORM_CUT = "form:cut", "a cut answer does not match `response_format`"
     FORM_UNCHECKED = "form:unchecked", "no time to check `response_format`"
-    RESPONSE_UNSTORED = (
-        "response:unstored",
-        "the response is not stored: Redis was down, or a limit exceeded",
-    )
+    RESPONSE_UNSTORED = "response:unstored", "the response is not stored: Redis was down, or a limit exceeded"
     LLM_CHOICES = "llm:choices", "the model's server gave fewer answers than `n`"
     LLM_BUDGET = "llm:budget", "the budget cut the text"
     LLM_INTERRUPTED = "llm:interrupted", "the model failed in mid-answer"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -32,11 +32,13 @@ class ApiKeys:
 
     def __init__(self, tenants: Mapping[str, TenantSettings]):
         self._keys: dict[str, _Key] = {}
-        for digest, key in _claims(tenants):
-            other = self._keys.setdefault(digest, key)
-            if other.tenant != key.tenant:
-                raise BadTenants(f"tenants: {key.tenant}.keys: {digest[:8]}… is a key of {other.tenant} already")
-            self._keys[digest] = min(other, key, key=lambda each: each.expires)
+        for name, own in tenants.items():
+            for given in own.keys:
+                digest, expires = given.sha256.lower(), given.expires.timestamp() if given.expires else math.inf
+                other = self._keys.setdefault(digest, _Key(name, expires))
+                if other.tenant != name:
+                    raise BadTenants(f"tenants: {name}.keys: {digest[:8]}… is a key of {other.tenant} already")
+                self._keys[digest] = _Key(name, min(other.expires, expires))
 
     def __len__(self) -> int:
         """The number of keys, expired ones included."""
@@ -66,10 +68,3 @@ class ApiKeys:
     def next_expiry(self, now: float) -> float:
         """The next expiry in seconds since 1970; infinite if no key expires after `now`."""
         return min((key.expires for key in self._keys.values() if key.expires > now), default=math.inf)
-
-
-def _claims(tenants: Mapping[str, TenantSettings]) -> Iterator[tuple[str, _Key]]:
-    """Each digest, with the tenant that claims it."""
-    for name, own in tenants.items():
-        for key in own.keys:
-            yield key.sha256.lower(), _Key(name, key.expires.timestamp() if key.expires else math.inf)

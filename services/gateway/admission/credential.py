@@ -31,11 +31,7 @@ class Credential:
     __slots__ = ("_authorization", "_clock", "_expires", "_identity", "_proven", "_version", "tenant")
 
     def __init__(
-        self,
-        identity: Identity,
-        metadata: Iterable[tuple[str, str | bytes]],
-        caller: str,
-        clock: Clock = time.time,
+        self, identity: Identity, metadata: Iterable[tuple[str, str | bytes]], caller: str, clock: Clock = time.time
     ):
         self._identity, self._version, self._clock = identity, identity.version, clock
         self._authorization = header(metadata, "authorization")

@@ -22,10 +22,8 @@ from services.runtime.errors import InvalidInput, shorten
 from services.runtime.limits import LOGIT_BIASES, STOP_CHARACTERS, STOP_TOKENS, STOPS, TOP_K, TOP_LOGPROBS
 
 _LEAST_HEARTBEAT_MS = 100
-_Range = tuple[float, float]
 _ABOVE_ZERO: tuple[_Ranged, ...] = ("top_p", "repetition_penalty")
 _USER_NAMES = 8  # the contract's
-_NO_AUDIO = "no conversations while no audio service is configured"
 _VERIFIERS = frozenset(pb.Verifier.values()) - {pb.VERIFIER_UNSPECIFIED}
 _GUARD_ACTIONS = frozenset(pb.GuardAction.values())
 _Ranged = Literal[
@@ -38,7 +36,7 @@ _Ranged = Literal[
     "min_p",
     "repetition_penalty",
 ]
-_RANGES: Mapping[_Ranged, _Range] = {
+_RANGES: Mapping[_Ranged, tuple[float, float]] = {
     "temperature": (0, 2),
     "top_p": (0, 1),
     "frequency_penalty": (-2, 2),
@@ -69,10 +67,21 @@ def validate(request: pb.GenerateRequest, settings: GatewaySettings, media: Medi
 
 def validate_conversation(options: pb.ConverseOptions, settings: GatewaySettings, media: Media) -> AudioBackend:
     """The audio service for a conversation. Raises `InvalidInput` for the first invalid part of it."""
-    read_model(options.request, settings.chat_models)
-    check_conversation(options, settings, sees=media.sees(options.request.model))
+    request = options.request
+    read_model(request, settings.chat_models)
     if media.audio is None:
-        raise InvalidInput("options", _NO_AUDIO, "one")
+        raise InvalidInput("options", "no conversations while no audio service is configured", "one")
+    if request.HasField("audio"):
+        raise InvalidInput("options.request.audio", "nothing: what is spoken is the audio", "a recording")
+    if request.tools:
+        raise InvalidInput("options.request.tools", "none: nothing returns their results", len(request.tools))
+    if request.HasField("original"):  # it would not be validated
+        raise InvalidInput("options.request.original", "none by gRPC", "one")
+    # A placeholder for the speech.
+    asked = pb.GenerateRequest()
+    asked.CopyFrom(request)
+    asked.messages.add(role=chat_pb2.ROLE_USER, content="…")
+    check(asked, settings, sees=media.sees(request.model))
     return media.audio
 
 
@@ -164,23 +173,6 @@ def _check_cascade(request: pb.GenerateRequest) -> None:
     least = request.cascade.min_mean_logprob
     if not -math.inf < least <= 0:
         raise InvalidInput("cascade.min_mean_logprob", "at most 0", f"{least:g}")
-
-
-def check_conversation(options: pb.ConverseOptions, settings: GatewaySettings, *, sees: bool = False) -> None:
-    """Raise `InvalidInput` for the first invalid part of a spoken conversation."""
-    if not settings.audio_address:
-        raise InvalidInput("options", _NO_AUDIO, "one")
-    if options.request.HasField("audio"):
-        raise InvalidInput("options.request.audio", "nothing: what is spoken is the audio", "a recording")
-    if options.request.tools:
-        raise InvalidInput("options.request.tools", "none: nothing returns their results", len(options.request.tools))
-    if options.request.HasField("original"):  # it would not be validated
-        raise InvalidInput("options.request.original", "none by gRPC", "one")
-    # A placeholder for the speech.
-    asked = pb.GenerateRequest()
-    asked.CopyFrom(options.request)
-    asked.messages.add(role=chat_pb2.ROLE_USER, content="…")
-    check(asked, settings, sees=sees)
 
 
 def _check_images(request: pb.GenerateRequest, settings: GatewaySettings, *, sees: bool) -> None:

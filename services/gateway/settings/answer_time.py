@@ -70,15 +70,8 @@ class Timed(Serving):
         + ", ".join(f"{name} {budget.cap_ms:,.0f}" for name, budget in StageBudgets())
         + ".",
     )
-    own_stages: list[str] = Field(
-        [],
-        description="Stages of your own, `package.module:Class` (docs/own-stage.md).",
-    )
-    first_token_budget_ms: int = Field(
-        0,
-        ge=0,
-        description="Longest time to the first text. 0: no limit.",
-    )
+    own_stages: list[str] = Field([], description="Stages of your own, `package.module:Class` (docs/own-stage.md).")
+    first_token_budget_ms: int = Field(0, ge=0, description="Longest time to the first text. 0: no limit.")
     kept_share: Fixed[float] = Field(
         0.4,
         ge=0,

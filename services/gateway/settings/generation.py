@@ -105,10 +105,7 @@ class LimitSettings(Group):
         "is below `shed.load`.",
     )
     batch_share_beside: Fixed[float] = Field(
-        0.1,
-        gt=0,
-        le=1,
-        description="The same after an interactive request in the last 5 s; at least one slot.",
+        0.1, gt=0, le=1, description="The same after an interactive request in the last 5 s; at least one slot."
     )
     order: Fixed[Literal["lifo", "deadline"]] = Field(
         "deadline",
@@ -131,10 +128,7 @@ class CascadeSettings(Group):
 class JudgeSettings(Group):
     """The judge of stored answers that a cache with a `verify_share` draws."""
 
-    model: str = Field(
-        "",
-        description="The model that judges stored answers. Empty: that of the quality tier.",
-    )
+    model: str = Field("", description="The model that judges stored answers. Empty: that of the quality tier.")
     at_once: Fixed[int] = Field(
         2, ge=0, description="How many stored answers are judged at once; further ones are dropped. 0: none."
     )

@@ -21,20 +21,14 @@ class GuardSettings(Group):
         0.85, gt=0, lt=1, description="Probability from which the classifier finds an injection."
     )
     secrets: Literal["off", "mask", "refuse"] = Field(
-        "off",
-        description="Keys, tokens and passwords in requests: `mask` replaces them in prompts.",
+        "off", description="Keys, tokens and passwords in requests: `mask` replaces them in prompts."
     )
-    personal: Literal["off", "mask", "refuse"] = Field(
-        "off",
-        description="The same for personal data.",
-    )
+    personal: Literal["off", "mask", "refuse"] = Field("off", description="The same for personal data.")
     also: tuple[Literal["system", "prefix", "tools"], ...] = Field(
-        (),
-        description="Further texts that the guard checks: `system`, `prefix`, `tools`.",
+        (), description="Further texts that the guard checks: `system`, `prefix`, `tools`."
     )
     answer_secrets: Literal["off", "mask", "end"] = Field(
-        "off",
-        description="As `secrets`, in answers; `end` ends the answer.",
+        "off", description="As `secrets`, in answers; `end` ends the answer."
     )
     answer_personal: Literal["off", "mask", "end"] = Field("off", description="As `personal`, in answers.")
     denied_phrases: tuple[str, ...] = Field(

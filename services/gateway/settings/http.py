@@ -41,11 +41,7 @@ class HttpSettings(Group):
     max_header_bytes: Fixed[int] = Field(
         65_536, ge=1_024, description="Largest path and headers of a request, without blanks."
     )
-    max_connections: int = Field(
-        4_096,
-        ge=1,
-        description="Connections at once, in each worker.",
-    )
+    max_connections: int = Field(4_096, ge=1, description="Connections at once, in each worker.")
     max_connections_of_one: Fixed[int | None] = Field(
         None,
         ge=1,

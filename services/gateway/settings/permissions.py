@@ -72,10 +72,7 @@ BEYOND: tuple[Beyond, ...] = (
     Beyond("prompt_cache_retention", "prompt_cache_options", 'a ttl of "30m"', key="ttl", value="(?!30m$).*"),
     # At other prices.
     Beyond(
-        "service_tier",
-        "service_tier",
-        '"auto", "default" or "standard_only"',
-        free='"(auto|default|standard_only)"',
+        "service_tier", "service_tier", '"auto", "default" or "standard_only"', free='"(auto|default|standard_only)"'
     ),
     Beyond("speed", "speed", '"standard"', free='"standard"'),
     Beyond("inference_geo", "inference_geo", '"global"', free='"global"'),

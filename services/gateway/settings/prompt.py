@@ -14,12 +14,10 @@ class PromptSettings(Group):
     """Changes of prompts before a model reads them. A request may ask for fewer."""
 
     diet: Literal["off", "system", "all"] = Field(
-        "system",
-        description="Which messages are compressed: system messages, or the user's too.",
+        "system", description="Which messages are compressed: system messages, or the user's too."
     )
     whole: bool = Field(
-        False,
-        description="Leave a conversation beyond the model's context as it is, or else shorten it.",
+        False, description="Leave a conversation beyond the model's context as it is, or else shorten it."
     )
     diet_from_bytes: Fixed[int] = Field(500, ge=1, description="Prompts from this size on.")
     diet_to_bytes: Fixed[int] = Field(
@@ -27,14 +25,9 @@ class PromptSettings(Group):
     )
     max_examples: Fixed[int] = Field(4, ge=0, description="Examples a message keeps, one of each answer first. 0: all.")
     reserved_tokens: Fixed[int] = Field(
-        256,
-        ge=1,
-        description="Kept of a context for an answer without `max_tokens`; half of it at most.",
+        256, ge=1, description="Kept of a context for an answer without `max_tokens`; half of it at most."
     )
-    summary_model: str = Field(
-        "",
-        description="The model that summarizes dropped turns. Empty: none.",
-    )
+    summary_model: str = Field("", description="The model that summarizes dropped turns. Empty: none.")
     summary_tokens: Fixed[int] = Field(128, ge=1, le=4_096, description="The most tokens of a summary.")
     summary_ms: Fixed[int] = Field(10_000, ge=1, le=600_000, description="The longest that a summary may take.")
 
@@ -63,14 +56,9 @@ class WarmSettings(Group):
     Off unless it names some: to read a prompt is work for an engine, and costs money at a provider.
     """
 
-    prompts: tuple[str, ...] = Field(
-        (),
-        description="`system_prompts` that models read in advance; `*`: all.",
-    )
+    prompts: tuple[str, ...] = Field((), description="`system_prompts` that models read in advance; `*`: all.")
     tiers: tuple[Literal["fast", "balanced", "quality"], ...] = Field(
-        ("fast", "balanced", "quality"),
-        min_length=1,
-        description="Tiers whose models read them.",
+        ("fast", "balanced", "quality"), min_length=1, description="Tiers whose models read them."
     )
     every_ms: Fixed[int] = Field(
         240_000,

@@ -91,12 +91,7 @@ class StoredResponseSettings(Group):
 class ReadySettings(Group):
     """The models and services that must have served once before the gateway is ready (`GET /ready`, gRPC health)."""
 
-    models: int = Field(
-        1,
-        ge=0,
-        le=1_000,
-        description="Models that must have served once before the gateway is ready.",
-    )
+    models: int = Field(1, ge=0, le=1_000, description="Models that must have served once before the gateway is ready.")
     services: tuple[Literal["vision", "audio"], ...] = Field(
         (), description='Other services that must have served once: `["vision", "audio"]`.'
     )
@@ -130,12 +125,7 @@ class Serving(ServiceSettings):
     responses: StoredResponseSettings = Field(
         StoredResponseSettings(), description="Responses that the gateway stores."
     )
-    workers: int = Field(
-        1,
-        ge=1,
-        le=256,
-        description="Processes that share the ports (docs/operations.md#workers).",
-    )
+    workers: int = Field(1, ge=1, le=256, description="Processes that share the ports (docs/operations.md#workers).")
 
     @field_validator("http_address")
     @classmethod

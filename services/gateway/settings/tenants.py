@@ -59,8 +59,7 @@ def _is_tool(name: str) -> str:
 _Tool = Annotated[str, AfterValidator(_is_tool), WithJsonSchema({"type": "string", "pattern": _TOOL})]
 Tools = Annotated[tuple[_Tool, ...], BeforeValidator(_one_or_many, json_schema_input_type=_Tool | tuple[_Tool, ...])]
 Permissions = Annotated[
-    tuple[Permission, ...],
-    BeforeValidator(_one_or_many, json_schema_input_type=Permission | tuple[Permission, ...]),
+    tuple[Permission, ...], BeforeValidator(_one_or_many, json_schema_input_type=Permission | tuple[Permission, ...])
 ]
 
 
@@ -92,17 +91,10 @@ class TenantSettings(Group):
     prompt: TenantPromptSettings = Field(
         TenantPromptSettings(), description="Keys `diet` and `conversation`; defaults are those of `prompt`."
     )
-    untranslated: Literal["refuse", "omit"] | None = Field(
-        None,
-        description="Overrides the gateway's `untranslated`.",
-    )
-    check_forms: bool | None = Field(
-        None,
-        description="Overrides the gateway's `response_format.check`.",
-    )
+    untranslated: Literal["refuse", "omit"] | None = Field(None, description="Overrides the gateway's `untranslated`.")
+    check_forms: bool | None = Field(None, description="Overrides the gateway's `response_format.check`.")
     tools: Tools = Field(
-        (),
-        description="Tools of the mesh that it may use, as `source/name`, also with `*`. Empty: none.",
+        (), description="Tools of the mesh that it may use, as `source/name`, also with `*`. Empty: none."
     )
     provider: Permissions = Field(
         (),
@@ -125,6 +117,5 @@ class TenantSettings(Group):
         UNGUARDED, description="Checks of its requests and answers; defaults are those of `guard`."
     )
     hits: HitSettings = Field(
-        DEFAULT_HITS,
-        description="Which of its questions the cache may answer; defaults are those of `hits`.",
+        DEFAULT_HITS, description="Which of its questions the cache may answer; defaults are those of `hits`."
     )

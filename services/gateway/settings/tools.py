@@ -57,11 +57,7 @@ class ToolSettings(Group):
         2_048, ge=1, description="Longest description of a tool; the rest is cut off."
     )
     max_arguments_bytes: Fixed[int] = Field(16_384, ge=2, description="Largest arguments of a call.")
-    max_result_bytes: int = Field(
-        16_384,
-        ge=1,
-        description="Size at which a result is cut.",
-    )
+    max_result_bytes: int = Field(16_384, ge=1, description="Size at which a result is cut.")
     max_message_bytes: Fixed[int] = Field(
         1_048_576, ge=1_024, description="Largest message of an MCP server; at a larger one its connection is closed."
     )

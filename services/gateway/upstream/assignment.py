@@ -8,6 +8,7 @@ that hedges and deadlines can be watched. `discovery.py` reads both from the con
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import grpc
@@ -47,16 +48,9 @@ class AssignedDrill:
 
 
 @dataclass(frozen=True, slots=True)
-class AssignedReplica:
-    """One replica in service."""
-
-    address: str
-    locality: Locality
-
-
-@dataclass(frozen=True, slots=True)
 class Assignment:
-    """The replicas of one service. `drop_share` of the calls are to be refused, while a drill runs."""
+    """The replicas of one service that are in service, by address. `drop_share` of the calls are to be refused, while
+    a drill runs."""
 
-    endpoints: tuple[AssignedReplica, ...]
+    replicas: Mapping[str, Locality]
     drop_share: float = 0.0

@@ -14,12 +14,13 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from itertools import chain
+from math import prod
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import grpc
 from envoy.config.core.v3 import base_pb2, health_check_pb2
@@ -32,7 +33,7 @@ from google.protobuf import any_pb2, json_format
 from google.protobuf.message import DecodeError, Message
 from google.rpc import code_pb2, status_pb2
 
-from services.gateway.upstream.assignment import AssignedDrill, AssignedReplica, Assignment
+from services.gateway.upstream.assignment import AssignedDrill, Assignment
 from services.gateway.upstream.balance import Locality
 from services.gateway.upstream.calls import both_ways
 from services.runtime.deadline import set_within
@@ -68,13 +69,13 @@ class ControlPlane:
         return both_ways(self._discover(wait_for_ready=True), requests, "control")
 
 
-def _drill_of(route: route_pb2.RouteConfiguration) -> AssignedDrill:
-    """The drill of a service's route; one that does nothing where there is none. Raises `DecodeError`."""
+def _read_route(route: route_pb2.RouteConfiguration) -> tuple[str, AssignedDrill]:
+    """The name of a service, and its drill; one that does nothing where there is none. Raises `DecodeError`."""
     given = fault_pb2.HTTPFault()
     for host in route.virtual_hosts:
         if _FILTER in host.typed_per_filter_config:
             host.typed_per_filter_config[_FILTER].Unpack(given)
-    return AssignedDrill(
+    return route.name, AssignedDrill(
         given.delay.fixed_delay.ToNanoseconds() / 1e9,
         _share_of(given.delay.percentage),
         _status(given.abort.grpc_status),
@@ -148,10 +149,13 @@ class Discovery:
 
     async def follow(self) -> None:
         """Take responses until the connection to the control plane ends, which raises `ServiceError`."""
-        types = {each.url: each for each in (_Assignments(self._assigned), _Routes(self._routed))}
+        names = list(self._watchers)
+        assignments = _ResourceType(endpoint_pb2.ClusterLoadAssignment, names, read_assignment, self._assigned)
+        routes = _ResourceType(route_pb2.RouteConfiguration, names, _read_route, self._routed)
+        types: Mapping[str, _ResourceType[Any, Any]] = {each.url: each for each in (assignments, routes)}
         outbox: asyncio.Queue[discovery_pb2.DiscoveryRequest] = asyncio.Queue()
         for each in types.values():
-            outbox.put_nowait(each.ask(list(self._watchers), self._node))
+            outbox.put_nowait(each.ask(self._node))
 
         async def requests() -> AsyncGenerator[discovery_pb2.DiscoveryRequest, None]:
             while True:
@@ -160,7 +164,7 @@ class Discovery:
         async with aclosing(self._control.discover(requests())) as responses:
             async for response in responses:
                 if resource_type := types.get(response.type_url):
-                    outbox.put_nowait(resource_type.answer(response, list(self._watchers)))
+                    outbox.put_nowait(resource_type.answer(response))
 
     def _assigned(self, name: str, assignment: Assignment) -> None:
         if watcher := self._watchers.get(name):
@@ -174,28 +178,30 @@ class Discovery:
             watcher.drill(found)
 
 
-class _ResourceType(ABC, Generic[M, T]):
-    """A type of resource on a stream. `notify` gets each resource, by name."""
+class _ResourceType(Generic[M, T]):
+    """A type of resource on a stream, of the services called `names`. `read` gives a resource's name and content, or
+    raises `BadAssignment` or `DecodeError`; `notify` gets both."""
 
-    message: type[M]
+    def __init__(
+        self,
+        message: type[M],
+        names: Sequence[str],
+        read: Callable[[M], tuple[str, T]],
+        notify: Callable[[str, T], None],
+    ):
+        self.url = f"{_URL}{message.DESCRIPTOR.full_name}"
+        self._message, self._names, self._read, self._notify = message, names, read, notify
+        self._version = ""
 
-    def __init__(self, notify: Callable[[str, T], None]):
-        self.url = f"{_URL}{self.message.DESCRIPTOR.full_name}"
-        self._notify, self._version = notify, ""
-
-    @abstractmethod
-    def read(self, given: M) -> tuple[str, T]:
-        """A resource's name and content. Raises `BadAssignment` or `DecodeError`."""
-
-    def ask(self, names: Sequence[str], node: base_pb2.Node) -> discovery_pb2.DiscoveryRequest:
+    def ask(self, node: base_pb2.Node) -> discovery_pb2.DiscoveryRequest:
         """The first request of a stream."""
-        return discovery_pb2.DiscoveryRequest(type_url=self.url, resource_names=names, node=node)
+        return discovery_pb2.DiscoveryRequest(type_url=self.url, resource_names=self._names, node=node)
 
-    def answer(self, response: discovery_pb2.DiscoveryResponse, names: Sequence[str]) -> discovery_pb2.DiscoveryRequest:
+    def answer(self, response: discovery_pb2.DiscoveryResponse) -> discovery_pb2.DiscoveryRequest:
         """Put a response in force, all of it or nothing. Returns the acknowledgement (ACK or NACK)."""
         refused: status_pb2.Status | None = None
         try:
-            found = [self.read(self._unpack(resource)) for resource in response.resources]
+            found = [self._read(self._unpack(resource)) for resource in response.resources]
         except (BadAssignment, DecodeError) as problem:
             _log.error("the control plane's version %s is refused: %s", response.version_info, problem)
             refused = status_pb2.Status(code=code_pb2.INVALID_ARGUMENT, message=str(problem))
@@ -205,47 +211,32 @@ class _ResourceType(ABC, Generic[M, T]):
                 self._notify(name, value)
         return discovery_pb2.DiscoveryRequest(
             type_url=self.url,
-            resource_names=names,
+            resource_names=self._names,
             version_info=self._version,
             response_nonce=response.nonce,
             error_detail=refused,
         )
 
     def _unpack(self, resource: any_pb2.Any) -> M:
-        given = self.message()
+        given = self._message()
         if not resource.Unpack(given):
             raise BadAssignment(f"{self.url}: required, got {resource.type_url}")
         return given
 
 
-class _Assignments(_ResourceType[endpoint_pb2.ClusterLoadAssignment, Assignment]):
-    message = endpoint_pb2.ClusterLoadAssignment
-
-    def read(self, given: endpoint_pb2.ClusterLoadAssignment) -> tuple[str, Assignment]:
-        return given.cluster_name, read_assignment(given)
-
-
-class _Routes(_ResourceType[route_pb2.RouteConfiguration, AssignedDrill]):
-    message = route_pb2.RouteConfiguration
-
-    def read(self, given: route_pb2.RouteConfiguration) -> tuple[str, AssignedDrill]:
-        return given.name, _drill_of(given)
+def read_assignment(given: endpoint_pb2.ClusterLoadAssignment) -> tuple[str, Assignment]:
+    """The name of a service, and its replicas in service. Raises `BadAssignment`."""
+    replicas: dict[str, Locality] = {}
+    for address, locality in chain.from_iterable(map(_endpoints, given.endpoints)):
+        if address in replicas:
+            raise BadAssignment(f"{given.cluster_name}: each address once, got {address} twice")
+        replicas[address] = locality
+    kept = prod(1 - _share_of(drop.drop_percentage) for drop in given.policy.drop_overloads)
+    return given.cluster_name, Assignment(replicas, 1 - kept)
 
 
-def read_assignment(given: endpoint_pb2.ClusterLoadAssignment) -> Assignment:
-    """An assignment's replicas in service. Raises `BadAssignment`."""
-    endpoints = [endpoint for locality in given.endpoints for endpoint in _endpoints(locality)]
-    addresses = [endpoint.address for endpoint in endpoints]
-    if twice := {address for address in addresses if addresses.count(address) > 1}:
-        raise BadAssignment(f"{given.cluster_name}: each address once, got {min(twice)} twice")
-    kept = 1.0
-    for drop in given.policy.drop_overloads:
-        kept *= 1 - _share_of(drop.drop_percentage)
-    return Assignment(tuple(endpoints), 1 - kept)
-
-
-def _endpoints(locality: endpoint_pb2.LocalityLbEndpoints) -> Iterator[AssignedReplica]:
-    """The endpoints of a locality, whose weight is divided by their own weights."""
+def _endpoints(locality: endpoint_pb2.LocalityLbEndpoints) -> Iterator[tuple[str, Locality]]:
+    """The address and locality of each endpoint of a locality, whose weight is divided by their own weights."""
     weights = [each.load_balancing_weight.value or 1 for each in locality.lb_endpoints]
     for each, weight in zip(locality.lb_endpoints, weights, strict=True):
         socket = each.endpoint.address.socket_address
@@ -254,6 +245,4 @@ def _endpoints(locality: endpoint_pb2.LocalityLbEndpoints) -> Iterator[AssignedR
         if each.health_status in _IN_SERVICE:
             host = f"[{socket.address}]" if ":" in socket.address else socket.address
             share = (locality.load_balancing_weight.value or 1) * weight / sum(weights)
-            yield AssignedReplica(
-                f"{host}:{socket.port_value}", Locality(locality.priority, locality.locality.sub_zone, share)
-            )
+            yield f"{host}:{socket.port_value}", Locality(locality.priority, locality.locality.sub_zone, share)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Literal
 
 import grpc
 
@@ -17,6 +16,7 @@ from services.gateway.policies.baseline import WorkBaseline
 from services.gateway.policies.tenant_aware_breaker import TenantAwareBreaker
 from services.gateway.upstream.call_errors import Refused
 from services.gateway.upstream.calls import Pending, both_streams, both_ways, unary
+from services.gateway.upstream.replica import stage_breaker
 from services.runtime.errors import TooLate, Unavailable
 from services.runtime.telemetry import Metadata
 
@@ -130,18 +130,16 @@ class Media:
 
 
 def make_media(
-    settings: GatewaySettings,
-    channels: Mapping[str, grpc.aio.Channel],
-    breaker: Callable[[Literal["vision", "audio"]], TenantAwareBreaker],
+    settings: GatewaySettings, channels: Mapping[str, grpc.aio.Channel], sees: Callable[[str], bool]
 ) -> Media:
-    """The services that the settings name, reached by `channels`."""
+    """The services that the settings name, reached by `channels`. `sees`: see `Media`."""
     vision = audio = None
     if settings.vision_address:
-        client, vision_breaker = VisionCalls(channels[settings.vision_address]), breaker("vision")
+        client, vision_breaker = VisionCalls(channels[settings.vision_address]), stage_breaker(settings, "vision")
         work = WorkBaseline(vision_breaker.baseline, settings.expected.vision_ms / 1000)
         vision = VisionBackend(client, vision_breaker, work, settings.labels_per_image, settings.image_note)
     if settings.audio_address:
-        audio_breaker = breaker("audio")
+        audio_breaker = stage_breaker(settings, "audio")
         work = WorkBaseline(audio_breaker.baseline, _AUDIO_S)
         audio = AudioBackend(AudioCalls(channels[settings.audio_address], work), audio_breaker)
-    return Media(vision, audio)
+    return Media(vision, audio, sees)

@@ -38,13 +38,13 @@ class Members:
         self._numbers = count(1)
         self._left: dict[str, asyncio.Event] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        unreached_s = settings.ready.unreached_ms / 1000
-        pool.awaited = unreached_s > 0
-        self._awaiting = asyncio.get_running_loop().call_later(unreached_s, self._await_no_more)
+        self._unreached_s = settings.ready.unreached_ms / 1000
+        pool.awaited = self._unreached_s > 0
+        self._awaiting = asyncio.get_running_loop().call_later(self._unreached_s, self._await_no_more)
 
     def take(self, assignment: Assignment) -> None:
         """Put an assignment in force."""
-        listed = {endpoint.address: endpoint.locality for endpoint in assignment.endpoints}
+        listed = dict(assignment.replicas)
         if listed:
             self._await_no_more()
         for replica in [each for each in self._pool.replicas if each.address not in listed]:
@@ -87,8 +87,7 @@ class Members:
 
     async def _follow(self, replica: Replica, channel: grpc.aio.Channel) -> None:
         """Never returns."""
-        start = replica.start.follow(channel, self._settings.ready.unreached_ms / 1000)
-        await asyncio.gather(watch(channel, replica.breaker), start)
+        await asyncio.gather(watch(channel, replica.breaker), replica.start.follow(channel, self._unreached_s))
 
     async def _look_after(self, replica: Replica, channel: grpc.aio.Channel, left: asyncio.Event) -> None:
         """Watch a replica's connection until it has left, and close it when its calls are over."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Literal
 
 from services.gateway.config import GatewaySettings
 from services.gateway.policies.baseline import LatencyBaseline
@@ -63,6 +64,12 @@ def make_replica(
     name = f"{model}#{number}"
     breaker = make_breaker(settings.breakers, f"{model}@{address}", baseline, clock, name)
     return Replica(address, llm, breaker, Start(notice, breaker), name=name)
+
+
+def stage_breaker(settings: GatewaySettings, stage: Literal["cache", "vision", "audio"]) -> TenantAwareBreaker:
+    """A closed breaker before the service of a stage."""
+    expected_ms: float = getattr(settings.expected, f"{stage}_ms")
+    return make_breaker(settings.breakers, stage, LatencyBaseline(expected_ms / 1000))
 
 
 def make_breaker(

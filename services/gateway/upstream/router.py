@@ -19,6 +19,7 @@ from services.gateway.upstream.call_errors import translate
 from services.gateway.upstream.calls import follow_reachable, reachable, server_stream
 from services.gateway.upstream.fleet import Fleet, Pool
 from services.gateway.upstream.llm import Llm
+from services.runtime.deadline import set_within
 from services.runtime.errors import ServiceError, Unavailable
 from services.runtime.routing import Choice, Demand, Latency, Model, Tier, choose, rank
 
@@ -113,13 +114,9 @@ class Routes:
         seeing = [model.sees for model in self._models]
         return any(seeing) and (all(seeing) or not every)
 
-    async def arrived(self, timeout_s: float) -> bool:
-        """Wait for the first table."""
-        try:
-            await asyncio.wait_for(self._arrived.wait(), timeout_s)
-        except TimeoutError:
-            return False
-        return True
+    async def arrived(self, timeout_s: float) -> None:
+        """Wait for the first table, for `timeout_s` at the longest."""
+        await set_within(self._arrived, timeout_s)
 
     async def follow(self, router: Router) -> None:
         """Take in tables for as long as the router is there."""
@@ -148,7 +145,6 @@ class Routes:
 
 
 def _model(row: router_pb2.Model) -> Model:
-    cached_usd = row.cached_prompt_usd_per_mtok if row.HasField("cached_prompt_usd_per_mtok") else None
     return Model(
         name=row.name,
         tier=_tier(row.tier),
@@ -159,7 +155,9 @@ def _model(row: router_pb2.Model) -> Model:
         total=_latency(row.total),
         failure_rate=row.failure_rate,
         sees=row.sees,
-        cached_prompt_usd_per_mtok=cached_usd,
+        cached_prompt_usd_per_mtok=row.cached_prompt_usd_per_mtok
+        if row.HasField("cached_prompt_usd_per_mtok")
+        else None,
         cache_write_usd_per_mtok=row.cache_write_usd_per_mtok if row.HasField("cache_write_usd_per_mtok") else None,
         identity=row.identity,
     )

@@ -16,17 +16,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from launcher.certificate_authority import Authority
 from tests.certificates import Certificates
 from tests.integration.collector import Collector
-from tests.integration.edge.calls import (
-    CHECKS,
-    GENERATE,
-    ORIGIN,
-    ask,
-    bearer,
-    refusal,
-    secure,
-    seen,
-    web_call,
-)
+from tests.integration.edge.calls import CHECKS, GENERATE, ORIGIN, ask, bearer, refusal, secure, seen, web_call
 from tests.integration.edge.running import Edge, Gateway, Issuer
 from tests.integration.scripted import Hold
 from tests.integration.scripted_gateway import answer

@@ -17,13 +17,7 @@ import pytest_asyncio
 import hedgerow
 from launcher import envoy
 from tests.certificates import Certificates, mutual
-from tests.integration.edge.calls import (
-    ask,
-    mutual_tls,
-    refusal,
-    seen,
-    web_call,
-)
+from tests.integration.edge.calls import ask, mutual_tls, refusal, seen, web_call
 from tests.integration.edge.running import Edge, Gateway, Issuer, edge_before, gateway
 from tests.integration.scripted import Hold, Refusal
 from tests.integration.scripted_gateway import answer

@@ -99,9 +99,7 @@ WHOLE: Mapping[str, Reader] = {
     "verdicts of a judge": whole(verdict),
     "protected": whole(lambda text: list(protected.pieces(text))),
 }
-STREAMED: Mapping[str, Reader] = {
-    "screen": _screened,
-}
+STREAMED: Mapping[str, Reader] = {"screen": _screened}
 PLAIN: Mapping[str, str] = {
     "strict JSON": '{"a": [1, true, null]}',
     "values of JSON": '{"a": [1, 2, 3]}',

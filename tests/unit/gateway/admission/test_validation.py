@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 
 from hedgerow.chat.v1.chat_pb2 import (
@@ -10,11 +12,12 @@ from hedgerow.chat.v1.chat_pb2 import (
     Original,
     ResponseFormat,
     Sampling,
+    Tool,
 )
 from hedgerow.gateway.v1.gateway_pb2 import Audio, CachePolicy, ConverseOptions, GenerateRequest, GuardPolicy, Image
-from services.gateway.admission.validation import check, check_conversation, validate
+from services.gateway.admission.validation import check, validate, validate_conversation
 from services.gateway.config import GatewaySettings
-from services.gateway.upstream.media import Media
+from services.gateway.upstream.media import AudioBackend, Media
 from services.runtime.errors import InvalidInput
 
 SETTINGS = GatewaySettings(llm_addresses={"small": "127.0.0.1:1", "large": "127.0.0.1:2"}, max_content_bytes=1_000)
@@ -86,7 +89,6 @@ SENSING = GatewaySettings(
 )
 def test_a_question_is_admitted(good: GenerateRequest, settings: GatewaySettings):
     check(good, settings)
-    check_conversation(ConverseOptions(), SENSING)  # which needs no question yet
 
 
 @pytest.mark.parametrize(
@@ -107,28 +109,35 @@ def test_bad_pictures_and_recordings_are_refused(bad: GenerateRequest, message: 
         check(bad, SENSING)
 
 
+HEARING = Media(audio=AudioBackend(cast(Any, None), cast(Any, None)))
+
+
 @pytest.mark.parametrize(
-    ("options", "settings", "message"),
+    ("options", "media", "message"),
     [
-        (ConverseOptions(), SETTINGS, "options: no conversations while no audio service is configured, got one"),
+        (ConverseOptions(), Media(), "options: no conversations while no audio service is configured, got one"),
         (
             ConverseOptions(request=GenerateRequest(audio=Audio(data=b"y"))),
-            SENSING,
+            HEARING,
             "options.request.audio: nothing: what is spoken is the audio, got a recording",
         ),
-        (ConverseOptions(request=GenerateRequest(budget_ms=-1)), SENSING, "budget_ms: at least 1, got -1"),
+        (
+            ConverseOptions(request=GenerateRequest(tools=[Tool(name="clock")])),
+            HEARING,
+            "options.request.tools: none: nothing returns their results, got 1",
+        ),
+        (ConverseOptions(request=GenerateRequest(budget_ms=-1)), HEARING, "budget_ms: at least 1, got -1"),
         (
             ConverseOptions(request=GenerateRequest(original=Original(api=API_CHAT_COMPLETIONS, body=b"{}"))),
-            SENSING,
+            HEARING,
             "options.request.original: none by gRPC, got one",
         ),
     ],
 )
-def test_a_conversation_that_cannot_be_held_is_refused(
-    options: ConverseOptions, settings: GatewaySettings, message: str
-):
+def test_a_conversation_that_cannot_be_held_is_refused(options: ConverseOptions, media: Media, message: str):
+    assert validate_conversation(ConverseOptions(), SENSING, HEARING) is HEARING.audio, "it needs no question yet"
     with pytest.raises(InvalidInput, match=message):
-        check_conversation(options, settings)
+        validate_conversation(options, SENSING, media)
 
 
 def test_pictures_go_to_a_model_with_vision_where_there_is_no_vision_service():

@@ -15,14 +15,7 @@ from services.gateway.upstream.call_errors import (
     translate,
 )
 from services.llm import errors as llm
-from services.runtime.errors import (
-    Exhausted,
-    Faulty,
-    Misconfigured,
-    ServiceError,
-    TooLate,
-    Unavailable,
-)
+from services.runtime.errors import Exhausted, Faulty, Misconfigured, ServiceError, TooLate, Unavailable
 from services.vision.errors import ImageRefused as VisionRefused
 from tests.unit.gateway.upstream.scripted_call import failed
 

@@ -11,15 +11,9 @@ from envoy.extensions.filters.http.fault.v3 import fault_pb2
 from envoy.service.discovery.v3 import discovery_pb2
 from google.protobuf import any_pb2, json_format
 
-from services.gateway.upstream.assignment import AssignedDrill, AssignedReplica, Assignment
+from services.gateway.upstream.assignment import AssignedDrill, Assignment
 from services.gateway.upstream.balance import Locality
-from services.gateway.upstream.discovery import (
-    BadAssignment,
-    BadBootstrap,
-    Discovery,
-    bootstrap,
-    read_assignment,
-)
+from services.gateway.upstream.discovery import BadAssignment, BadBootstrap, Discovery, bootstrap, read_assignment
 
 
 def endpoint(address: str, health: str = "HEALTHY", weight: int = 1) -> dict:
@@ -48,23 +42,25 @@ def test_replicas_come_with_priority_build_and_weight():
         locality(endpoint("10.0.0.3:1"), weight=5, build="canary"),
         locality(endpoint("::1:7"), priority=1),
     )
-    assert read_assignment(given).endpoints == (
-        AssignedReplica("10.0.0.1:1", Locality(0, "", 47.5)),
-        AssignedReplica("10.0.0.2:1", Locality(0, "", 47.5)),
-        AssignedReplica("10.0.0.3:1", Locality(0, "canary", 5)),
-        AssignedReplica("[::1]:7", Locality(1, "", 1)),
-    )
+    name, assigned = read_assignment(given)
+    assert name == "llm"
+    assert assigned.replicas == {
+        "10.0.0.1:1": Locality(0, "", 47.5),
+        "10.0.0.2:1": Locality(0, "", 47.5),
+        "10.0.0.3:1": Locality(0, "canary", 5),
+        "[::1]:7": Locality(1, "", 1),
+    }
 
 
 def test_only_those_in_service_are_taken():
     states = ["HEALTHY", "UNKNOWN", "UNHEALTHY", "DRAINING", "TIMEOUT", "DEGRADED"]
     given = assignment(locality(*(endpoint(f"10.0.0.{number}:1", state) for number, state in enumerate(states))))
-    assert [each.address for each in read_assignment(given).endpoints] == ["10.0.0.0:1", "10.0.0.1:1"]
+    assert [*read_assignment(given)[1].replicas] == ["10.0.0.0:1", "10.0.0.1:1"]
 
 
 def test_a_drill_says_which_share_of_the_calls_to_drop():
     drop = {"category": "drill", "dropPercentage": {"numerator": 25, "denominator": "HUNDRED"}}
-    assert read_assignment(assignment(policy={"dropOverloads": [drop]})).drop_share == pytest.approx(0.25)
+    assert read_assignment(assignment(policy={"dropOverloads": [drop]}))[1].drop_share == pytest.approx(0.25)
 
 
 def test_an_address_that_comes_twice_is_refused():
@@ -152,7 +148,7 @@ async def test_the_first_requests_name_node_and_resources():
 async def test_an_assignment_is_put_in_force_and_acknowledged():
     given = assignment(locality(endpoint("10.0.0.1:1")))
     requests, taken, discovery = await follow(response("1", given))
-    assert taken.assignments == [Assignment((AssignedReplica("10.0.0.1:1", Locality(0, "", 1)),))]
+    assert taken.assignments == [Assignment({"10.0.0.1:1": Locality(0, "", 1)})]
     assert (requests[-1].version_info, requests[-1].response_nonce) == ("1", "n1")
     assert requests[-1].type_url == ASSIGNMENTS
     assert not requests[-1].HasField("error_detail")

@@ -99,8 +99,6 @@ async def test_a_count_of_tokens_that_is_no_message_is_a_broken_model_and_no_fau
 
 
 @pytest.mark.parametrize("answer", [failed(grpc.StatusCode.UNIMPLEMENTED), b"no message"], ids=["old", "broken"])
-async def test_an_error_of_the_context_length_counts_as_unknown(
-    answer: bytes | Exception,
-) -> None:
+async def test_an_error_of_the_context_length_counts_as_unknown(answer: bytes | Exception) -> None:
     """The result is 0, and no error: the gateway asks a service that is down again every two seconds."""
     assert await Llm(Channel(answer), "small").context_tokens(1.0) == 0  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from services.gateway.config import GatewaySettings
-from services.gateway.upstream.assignment import AssignedReplica, Assignment
+from services.gateway.upstream.assignment import Assignment
 from services.gateway.upstream.balance import Locality
 from services.gateway.upstream.members import Members
 from tests.unit.gateway.scripted import fleet
@@ -60,8 +60,7 @@ class Scene:
         return self.channels[address]
 
     def listed(self, *addresses: str, priority: int = 0, drop_share: float = 0.0) -> list[str]:
-        endpoints = tuple(AssignedReplica(address, Locality(priority)) for address in addresses)
-        self.members.take(Assignment(endpoints, drop_share))
+        self.members.take(Assignment({address: Locality(priority) for address in addresses}, drop_share))
         return [replica.address for replica in self.pool.replicas]
 
 
