@@ -55,6 +55,9 @@ def test_with_keys_or_tokens_or_on_purpose_or_on_loopback_it_starts(
     assert start(monkeypatch, *arguments).anonymous is anonymous
 
 
+STORED = ("--responses", '{"ttl_ms": 1000}')
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -63,14 +66,27 @@ def test_with_keys_or_tokens_or_on_purpose_or_on_loopback_it_starts(
             ("--tls-dir", "/tls", "--edge-tokens", "true", "--allow-anonymous", "true"),
             "allow_anonymous: Value error, false with `edge_tokens`",
         ),
+        (("--stage-caps-ms", '{"gard": 200}'), "stage_caps_ms.gard"),
+        (("--stage-caps-ms", '{"guard": 0}'), "stage_caps_ms.guard"),
+        (("--stage-caps-ms", '{"guard": 600001}'), "stage_caps_ms.guard"),
+        (("--serves", '{"gpt": ["embeddings"]}'), "serves: Value error, models of `llm_addresses`, got gpt"),
+        (("--serves", '{"m": ["embeddings"]}'), "a model that chats is needed: m serves other requests alone"),
+        (("--serves", '{"m": []}'), "serves: Value error, m: embeddings, rerank or moderations, got none"),
+        (("--serves", '{"m": ["chat"]}'), "serves.m.0: "),
+        (("--workers", "2", *STORED), "responses.ttl_ms: 0, or a redis_url, got 2 workers without a common store"),
     ],
 )
-def test_contradictory_settings_are_refused(
+def test_settings_that_cannot_be_served_are_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], said: str
 ) -> None:
     with pytest.raises(SystemExit):
         start(monkeypatch, *arguments)
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("more", [(), ("--workers", "2", "--redis-url", "redis://r")])
+def test_one_worker_or_a_redis_stores_responses(monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]) -> None:
+    assert start(monkeypatch, *STORED, *more).responses.ttl_ms == 1000
 
 
 @pytest.mark.parametrize("allowed", [{"plaintext": True}, {"tls_dir": "/certificates"}])
@@ -95,43 +111,8 @@ def test_an_operator_caps_single_stages(monkeypatch: pytest.MonkeyPatch) -> None
     assert budgets.tools == StageBudgets().tools
 
 
-@pytest.mark.parametrize("caps", ['{"gard": 200}', '{"guard": 0}', '{"guard": 600001}'])
-def test_a_cap_is_of_a_stage_and_within_its_limits(monkeypatch: pytest.MonkeyPatch, caps: str) -> None:
-    with pytest.raises(SystemExit):
-        start(monkeypatch, "--stage-caps-ms", caps)
-
-
 def test_every_stage_with_a_budget_can_be_capped() -> None:
     assert get_args(StageName) == tuple(StageBudgets.model_fields)
-
-
-@pytest.mark.parametrize(
-    ("serves", "said"),
-    [
-        ({"gpt": ["embeddings"]}, "serves: Value error, models of `llm_addresses`, got gpt"),
-        ({"m": ["embeddings"]}, "serves: Value error, a model that chats is needed: m serves other requests alone"),
-        ({"m": []}, "serves: Value error, m: embeddings, rerank or moderations, got none"),
-        ({"m": ["chat"]}, "serves.m.0: "),
-    ],
-)
-def test_models_that_do_not_chat_are_known_and_leave_one_that_does(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], serves: object, said: str
-) -> None:
-    with pytest.raises(SystemExit):
-        start(monkeypatch, "--serves", json.dumps(serves))
-    assert said in capsys.readouterr().err
-
-
-def test_more_than_one_worker_stores_responses_on_redis_alone(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    stored = ("--responses", '{"ttl_ms": 1000}')
-    with pytest.raises(SystemExit):
-        start(monkeypatch, "--workers", "2", *stored)
-    said = "responses.ttl_ms: 0, or a redis_url, got 2 workers without a common store"
-    assert said in capsys.readouterr().err
-    assert start(monkeypatch, "--workers", "2", *stored, "--redis-url", "redis://r").responses.ttl_ms == 1000
-    assert start(monkeypatch, *stored).responses.ttl_ms == 1000
 
 
 def test_off_without_quotes_is_the_word_in_a_file_of_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -88,17 +88,6 @@ async def test_a_restarted_replica_reads_all_prompts_again() -> None:
         assert len(model.requests) == 4, "the new process has read both as well"
 
 
-async def test_a_replica_that_comes_later_reads_it_too() -> None:
-    first, later = llm(), llm()
-    scene, other = Scene(small=first), fleet(loop_clock, small=later)
-    async with scene.running():
-        await asyncio.sleep(5)
-        scene.fleet.pools["small"].replicas.append(other.pools["small"].replicas[0])
-        await asyncio.sleep(5)
-        assert len(later.requests) == 2
-        assert len(first.requests) == 2
-
-
 async def test_a_failed_warm_up_is_repeated_and_delays_no_other_replica() -> None:
     broken, well = ScriptedLlm(Unavailable("away")), llm()
     async with Scene(small=[broken, well]).running():

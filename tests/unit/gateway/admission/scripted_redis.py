@@ -1,4 +1,4 @@
-"""A Redis that answers as the scripts of quotas do."""
+"""A Redis that answers as the scripts of quotas do, and a connection to it that may be lost."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from services.gateway.admission.quota_scripts import RENEW, RESERVE, SETTLE
 from services.gateway.admission.shared_quotas import _SHA
+from services.runtime.shared_state import SharedStateLost
 from tests.clock import loop_clock
 
 REDIS_S = 0.01
@@ -56,3 +57,33 @@ class ScriptedRedis:
                 if self.leases.pop(request_id, None) is not None or unleased:
                     self.spent -= over
         return None
+
+
+class FlakyState:
+    """As `SharedState`; the next pipeline may be lost on its way there, or on its way back."""
+
+    def __init__(self, redis: ScriptedRedis):
+        self.up, self.loses, self._redis, self._returns = True, "", redis, 0
+        self._callbacks: list[Callable[[], Awaitable[None]]] = []
+
+    def on_return(self, callback: Callable[[], Awaitable[None]]) -> None:
+        self._callbacks.append(callback)
+
+    async def try_to(self, call: Callable[[Any], Awaitable[Any]]) -> None:
+        await asyncio.sleep(0)
+
+    async def ask(self, call: Callable[[Any], Awaitable[Any]]) -> Any:
+        if not self.up:
+            raise SharedStateLost("away")
+        loses, self.loses, returns = self.loses, "", self._returns
+        if loses != "before":
+            reply = await call(self._redis)
+        if loses:
+            self.up = self.up and self._returns > returns  # one that began before says nothing of now
+            raise SharedStateLost(f"lost {loses} it was done")
+        return reply
+
+    async def come_back(self) -> None:
+        for callback in self._callbacks:
+            await callback()
+        self.up, self._returns = True, self._returns + 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -17,23 +17,10 @@ from services.runtime.deadline import Deadline
 from tests.cancelling import cancelled_at_every_await, settled
 from tests.clock import loop_clock
 from tests.unit.gateway.admission.scene import request, tenant
-from tests.unit.gateway.admission.scripted_redis import REDIS_S, ScriptedRedis
+from tests.unit.gateway.admission.scripted_redis import REDIS_S, FlakyState, ScriptedRedis
 
 Work = AsyncIterator[Coroutine[Any, Any, object]]
 LIMITED = tenant(concurrency=1, tokens_per_minute=600, requests_per_s=100)
-
-
-class ScriptedState:
-    """As `SharedState` while Redis answers."""
-
-    def __init__(self, redis: ScriptedRedis):
-        self.up, self._redis = True, redis
-
-    def on_return(self, callback: Callable[[], Awaitable[None]]) -> None:
-        pass
-
-    async def ask(self, call: Callable[[Any], Awaitable[Any]]) -> Any:
-        return await call(self._redis)
 
 
 async def answer(admission: AdmissionControl, within_s: float) -> None:
@@ -77,7 +64,7 @@ def test_by_all_gateways_together(within_s: float, contended: bool):
     @asynccontextmanager
     async def scene() -> Work:
         redis = ScriptedRedis()
-        shared = SharedQuotas(ScriptedState(redis), lease_s=10.0, clock=loop_clock)
+        shared = SharedQuotas(FlakyState(redis), lease_s=10.0, clock=loop_clock)
         admission = AdmissionControl(ShedSettings(), WorkShares(lambda: 0.0, 0.85), shared)
         carrying = asyncio.create_task(shared.run())
         other = asyncio.create_task(answer_for_a_second(admission)) if contended else None

@@ -9,14 +9,7 @@ import pytest
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.constraint import is_checked
-from services.gateway.admission.options import (
-    Budget,
-    TokenLimit,
-    budget_of,
-    note_asked,
-    prompting,
-    with_token_limit,
-)
+from services.gateway.admission.options import Budget, TokenLimit, budget_of, note_asked, prompting, with_token_limit
 from services.gateway.config import GatewaySettings
 from services.gateway.decisions import By, Changed, Changes, describe
 from services.gateway.errors import BudgetSpent

@@ -72,20 +72,6 @@ class QuotaMachine(RuleBasedStateMachine):
         left = self.tokens[tenant]
         left.level = min(left.burst, left.level + estimate - cost)
 
-    @rule(tenant=TENANTS)
-    def who_comes_back_when_told_is_admitted(self, tenant: str):
-        if self.held(tenant) >= 3:
-            return
-        for _ in range(3):  # once for each quota at most
-            reservation, waits_s = self.reserved(tenant, 10, REQUEST)
-            if reservation:
-                self.requests[tenant].level -= 1
-                self.tokens[tenant].level -= 10
-                self.running.append((tenant, reservation, 10, 1))
-                return
-            self.time_passes(waits_s)
-        raise AssertionError("refused three times with a retry delay")
-
     @invariant()
     def each_tenant_holds_what_runs(self):
         for tenant in "abcd":

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -12,44 +11,13 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from services.gateway.admission.quota import REQUEST, Allowance, QuotaExceeded, Reservation
 from services.gateway.admission.shared_quotas import SharedQuotas
-from services.runtime.shared_state import SharedStateLost
 from tests.cancelling import settled
 from tests.clock import PausedLoop
 from tests.examples import examples
-from tests.unit.gateway.admission.scripted_redis import REDIS_S, ScriptedRedis
+from tests.unit.gateway.admission.scripted_redis import REDIS_S, FlakyState, ScriptedRedis
 
 SEEDED = settings(max_examples=examples(60), stateful_step_count=25, derandomize=True, deadline=None, database=None)
 LEASE_S = 10.0
-
-
-class FlakyState:
-    """As `SharedState`; the next pipeline may be lost on its way there, or on its way back."""
-
-    def __init__(self, redis: ScriptedRedis):
-        self.up, self.loses, self._redis, self._returns = True, "", redis, 0
-        self._callbacks: list[Callable[[], Awaitable[None]]] = []
-
-    def on_return(self, callback: Callable[[], Awaitable[None]]) -> None:
-        self._callbacks.append(callback)
-
-    async def try_to(self, call: Callable[[Any], Awaitable[Any]]) -> None:
-        await asyncio.sleep(0)
-
-    async def ask(self, call: Callable[[Any], Awaitable[Any]]) -> Any:
-        if not self.up:
-            raise SharedStateLost("away")
-        loses, self.loses, returns = self.loses, "", self._returns
-        if loses != "before":
-            reply = await call(self._redis)
-        if loses:
-            self.up = self.up and self._returns > returns  # one that began before says nothing of now
-            raise SharedStateLost(f"lost {loses} it was done")
-        return reply
-
-    async def come_back(self) -> None:
-        for callback in self._callbacks:
-            await callback()
-        self.up, self._returns = True, self._returns + 1
 
 
 class SharedQuotasMachine(RuleBasedStateMachine):

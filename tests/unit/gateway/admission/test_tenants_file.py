@@ -58,10 +58,7 @@ def test_a_key_or_a_tenant_that_settings_and_file_both_have_is_an_error(file: Pa
             r"tenants_file: acme\.tools\.0: a tool is needed as source/name, such as collections/search_\*, or \* for "
             r"all, got 'search'",
         ),
-        (
-            "acme: {provider: stores}",
-            r"tenants_file: acme\.provider\.0: Input should be .*, got 'stores'",
-        ),
+        ("acme: {provider: stores}", r"tenants_file: acme\.provider\.0: Input should be .*, got 'stores'"),
         ("acme: {keys: [sesame]}", r"tenants_file: acme\.keys\.0\.sha256: .*pattern.*, got \*+$"),
         ("acme: {keys: [{key: sesame}]}", r"tenants_file: acme\.keys\.0\.sha256: Field required, got \*+$"),
         ("acme: {key: sesame}", r"tenants_file: acme\.key: Extra inputs are not permitted, got \*+$"),
@@ -156,12 +153,6 @@ async def test_the_file_is_followed_while_it_runs(file: Path, monkeypatch: pytes
     await until(lambda: knows(identity, "new"))
     running.cancel()
     await asyncio.wait([running])
-
-
-async def test_without_a_file_there_is_nothing_to_follow() -> None:
-    identity = Identity({"acme": keyed("sesame")}, None)
-    await identity.run()
-    assert knows(identity, "sesame")
 
 
 def knows(identity: Identity, key: str) -> bool:
