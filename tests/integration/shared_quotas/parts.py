@@ -15,6 +15,7 @@ from services.runtime.shared_state import SharedState, connected
 from tests.redis import PATIENT_S, RedisProcess
 from tests.waiting import until
 
+LEASE_S = 60  # longer than any test waits
 SLOW = 0.001  # requests a second: none comes back while a test runs
 
 
@@ -36,9 +37,9 @@ class Part:
 
 
 @asynccontextmanager
-async def taking_part(redis: RedisProcess, lease_s: float = 10, timeout_s: float = PATIENT_S) -> AsyncIterator[Part]:
+async def taking_part(redis: RedisProcess, timeout_s: float = PATIENT_S) -> AsyncIterator[Part]:
     async with connected(Url(redis.url), timeout_s) as state:
-        quotas = SharedQuotas(state, lease_s)
+        quotas = SharedQuotas(state, LEASE_S)
         running = asyncio.create_task(quotas.run())
         try:
             await until(lambda: state.up)
@@ -52,17 +53,14 @@ def admitted(outcomes: list[Reservation | QuotaExceeded]) -> list[Reservation]:
     return [outcome for outcome in outcomes if isinstance(outcome, Reservation)]
 
 
-async def admits(part: Part, allowance: Allowance, tokens: int = 1) -> bool:
-    return isinstance(await part.tries(allowance, tokens), Reservation)
+async def admits(part: Part, allowance: Allowance) -> bool:
+    return isinstance(await part.tries(allowance), Reservation)
 
 
-async def settled(redis: RedisProcess, tenant: str = "acme", running: int = 0) -> None:
+async def settled(redis: RedisProcess, running: int = 0) -> None:
+    """Return when Redis has leases of so many requests."""
     async with redis.client() as client:
-        await until(lambda: _counts(client, tenant, running))
-
-
-async def _counts(client: Any, tenant: str, running: int) -> bool:
-    return await client.zcard(f"hedgerow:quota:{{{tenant}}}:leases") == running
+        await until(lambda: client.zcard("hedgerow:quota:{acme}:leases"), holds=lambda leases: leases == running)
 
 
 async def has_tokens(client: Any, tokens: float) -> bool:

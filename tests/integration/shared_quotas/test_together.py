@@ -33,19 +33,6 @@ async def test_many_at_once_at_two_gateways_get_what_there_is_and_no_more(
     assert all(each.retry_delay_s > 0 for each in refused)
 
 
-async def test_settled_concurrency_is_free_for_the_other_gateway_once(parts: tuple[Part, Part]):
-    one, other = parts
-    allowance = Allowance(concurrency=2)
-    first, second = admitted([await one.tries(allowance) for _ in range(2)])
-    assert isinstance(await other.tries(allowance), QuotaExceeded)
-    first.settle(1)
-    first.settle(1)
-    first.release()
-    await until(lambda: admits(other, allowance))
-    assert isinstance(await one.tries(allowance), QuotaExceeded)
-    second.settle(1)
-
-
 async def test_cost_beyond_the_estimate_is_a_debt_at_every_gateway(redis: RedisProcess, parts: tuple[Part, Part]):
     one, other = parts
     allowance = Allowance(tokens_per_minute=1)  # so slow that none is refilled during the test
@@ -56,16 +43,6 @@ async def test_cost_beyond_the_estimate_is_a_debt_at_every_gateway(redis: RedisP
     assert isinstance(refused, QuotaExceeded)
     assert 30 * 60 < refused.retry_delay_s <= 31 * 60
     assert "0 of 1 tokens a minute left and 30 owed, 1 needed" in refused.message
-
-
-async def test_tokens_that_were_not_needed_are_there_for_every_gateway(redis: RedisProcess, parts: tuple[Part, Part]):
-    one, other = parts
-    allowance = Allowance(tokens_per_minute=1)  # so slow that none is refilled during the test
-    (reservation,) = admitted([await one.tries(allowance, tokens=1)])
-    assert not await admits(other, allowance)
-    reservation.settle(0)
-    await settled(redis)
-    assert await admits(other, allowance)
 
 
 async def test_a_new_allowance_holds_at_all_gateways_and_is_no_gift(parts: tuple[Part, Part]):
@@ -92,17 +69,6 @@ async def test_one_tenants_flood_takes_nothing_from_another(parts: tuple[Part, P
     allowance = Allowance(requests_per_s=SLOW, requests_burst=1)
     assert len(admitted([await one.tries(allowance, tenant="flood") for _ in range(5)])) == 1
     assert isinstance(await other.tries(allowance, tenant="calm"), Reservation)
-
-
-async def test_a_request_cancelled_before_the_decision_holds_no_slot(redis: RedisProcess, parts: tuple[Part, Part]):
-    one, other = parts
-    allowance = Allowance(concurrency=1)
-    leaving = asyncio.create_task(one.tries(allowance))
-    await asyncio.sleep(0)  # it has asked
-    leaving.cancel()
-    await asyncio.wait({leaving})
-    await settled(redis)
-    await until(lambda: admits(other, allowance))
 
 
 async def test_any_sequence_of_events_leaves_no_slot_taken_and_never_exceeds_the_limit(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -12,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from services.gateway.admission.quota import REQUEST, Allowance, QuotaExceeded, Reservation
 from services.gateway.admission.shared_quotas import SharedQuotas
 from tests.cancelling import settled
-from tests.clock import PausedLoop
+from tests.clock import PausedLoop, loop_clock
 from tests.examples import examples
 from tests.unit.gateway.admission.scripted_redis import REDIS_S, FlakyState, ScriptedRedis
 
@@ -121,3 +122,20 @@ class SharedQuotasMachine(RuleBasedStateMachine):
 
 SharedQuotasMachine.TestCase.settings = SEEDED
 TestSharedQuotas = SharedQuotasMachine.TestCase
+
+
+@pytest.mark.paused
+async def test_a_slot_is_held_for_as_long_as_its_request_runs() -> None:
+    redis = ScriptedRedis()
+    quotas = SharedQuotas(FlakyState(redis), LEASE_S, clock=loop_clock)  # type: ignore[arg-type]
+    carrying = asyncio.create_task(quotas.run())
+    reservation = await quotas.reserve("acme", Allowance(concurrency=1), 1, within_s=1)
+    for _ in range(5):
+        await asyncio.sleep(LEASE_S)
+        redis.expire()
+        assert redis.leases
+    reservation.settle(1)
+    await asyncio.sleep(1)
+    assert not redis.leases
+    carrying.cancel()
+    await asyncio.wait({carrying})
