@@ -35,6 +35,12 @@ def test_a_list_of_a_tenant_may_be_one_text(key: str, tmp_path: Path) -> None:
         assert getattr(file_of(text, tmp_path).tenants["acme"], key) == [value]
 
 
+def test_a_key_that_expires_has_its_time_in_the_file_of_the_gateway(tmp_path: Path) -> None:
+    key = f"{{sha256: {'a1' * 32}, expires: 2099-01-31T18:00:00Z}}"
+    file = file_of(f"{SMALLEST}tenants: {{acme: {{key_sha256: {key}}}}}\n", tmp_path)
+    assert tenants_of(file, ENVIRONMENT)["acme"]["keys"] == [{"sha256": "a1" * 32, "expires": "2099-01-31T18:00:00Z"}]
+
+
 @pytest.mark.parametrize("field", ["n", "store", "web_search_options"])
 def test_the_advice_of_a_refused_request_is_a_line_for_a_mesh_file(field: str, tmp_path: Path) -> None:
     original = chat_pb2.Original(untranslated={field: "3"})
