@@ -15,15 +15,10 @@ from speech_data import RATE, Speaker
 
 WINDOW = 30  # seconds Whisper's encoder sees
 CONTROL = [
-    "<|endoftext|>",
-    "<|startoftranscript|>",
-    "<|en|>",
-    "<|translate|>",
-    "<|transcribe|>",
-    "<|startoflm|>",
-    "<|startofprev|>",
-    "<|nospeech|>",
-    "<|notimestamps|>",
+    f"<|{name}|>"
+    for name in (
+        "endoftext startoftranscript en translate transcribe startoflm startofprev nospeech notimestamps".split()
+    )
 ]
 TEXT_VOCABULARY = 1024
 

@@ -51,7 +51,9 @@ CHAT_TEMPLATE = (
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
 SPECIALS = ["<|pad|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>"]
-PAD, END, ASSISTANT = 0, 1, 4
+PAD, END, IGNORED = 0, 1, -100
+Batch = tuple[torch.Tensor, torch.Tensor]  # tokens, and what is to be said after each
+Chats = list[tuple[list[int], list[bool]]]  # tokens, and which of them the assistant says
 SHAPES = {
     "demo-llm": dict(hidden_size=256, num_hidden_layers=6),
     "demo-llm-draft": dict(hidden_size=128, num_hidden_layers=2),
@@ -150,30 +152,47 @@ def train(name: str, tokenizer, ids, mask, steps: int, batch: int, device: str) 
     return model
 
 
+def padded(chats: Chats) -> Batch:
+    """One chat a row. The padding behind a chat is masked: no token attends to it, and no loss counts it."""
+    width = max(len(ids) for ids, _ in chats)
+    tokens = torch.full((len(chats), width), PAD)
+    wanted = torch.full((len(chats), width), IGNORED)
+    for row, (ids, targets) in enumerate(chats):
+        tokens[row, : len(ids)] = torch.tensor(ids)
+        wanted[row, : len(ids)] = torch.where(torch.tensor(targets), torch.tensor(ids), IGNORED)
+    return tokens[:, :-1], wanted[:, 1:]
+
+
 @torch.no_grad()
-def score(model, tokenizer, device: str, questions: int = 512, batch: int = 128) -> float:
-    """Share of held-out single questions answered exactly, decoding greedily. Stories are left out: they branch."""
-    rng, turns = random.Random(10_001), []
-    while len(turns) < questions:
+def exact(model: LlamaForCausalLM, chats: Chats) -> list[list[bool]]:
+    """For each turn of each chat, whether the model would say it so, choosing the likeliest token each time."""
+    model.eval()
+    order = sorted(range(len(chats)), key=lambda index: len(chats[index][0]))
+    results: list[list[bool]] = [[] for _ in chats]
+    for start in range(0, len(order), 32):
+        some = order[start : start + 32]
+        tokens, wanted = (each.to(model.device) for each in padded([chats[index] for index in some]))
+        right = (model(input_ids=tokens, use_cache=False).logits.argmax(-1) == wanted) | (wanted == IGNORED)
+        for row, index in enumerate(some):
+            good = True
+            for place, token in enumerate(wanted[row].tolist()):
+                good = good and bool(right[row, place])
+                if token == END:
+                    results[index].append(good)
+                    good = True
+    return results
+
+
+def held_out_questions(tokenizer, questions: int) -> Chats:
+    """Single questions. Stories are left out: they branch."""
+    rng, chats = random.Random(10_001), []
+    while len(chats) < questions:
         turn = corpus.draw(rng)
         if not turn.answer.startswith("Once upon"):
-            turns.append((turn.question(rng), turn.answer))
-    model.eval()
-    tokenizer.padding_side, right = "left", 0
-    for start in range(0, questions, batch):
-        asked = turns[start : start + batch]
-        prompts = [
-            tokenizer.apply_chat_template([{"role": "user", "content": q}], add_generation_prompt=True, tokenize=False)
-            for q, _ in asked
-        ]
-        inputs = tokenizer(
-            prompts, padding=True, add_special_tokens=False, return_tensors="pt", return_token_type_ids=False
-        ).to(device)
-        out = model.generate(**inputs, max_new_tokens=100, do_sample=False)
-        answers = tokenizer.batch_decode(out[:, inputs.input_ids.shape[1] :], skip_special_tokens=True)
-        right += sum(answer == expected for answer, (_, expected) in zip(answers, asked))
-    tokenizer.padding_side = "right"
-    return right / questions
+            question, answer = turn.question(rng), turn.answer
+            said = [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+            chats.append(encode(tokenizer, said))
+    return chats
 
 
 def main() -> None:
@@ -194,9 +213,10 @@ def main() -> None:
     print(f"{len(ids)} rows, {mask.float().mean():.2f} of tokens trained on", flush=True)
     for name in SHAPES:
         model = train(name, tokenizer, ids, mask, args.steps, args.batch, device)
+        right = exact(model, held_out_questions(tokenizer, args.questions))
         print(
             f"{name}: {sum(p.numel() for p in model.parameters()) / 1e6:.2f} M parameters, "
-            f"exact answers {score(model, tokenizer, device, args.questions):.3f}",
+            f"exact answers {sum(all(turns) for turns in right) / len(right):.3f}",
             flush=True,
         )
         model.to(torch.bfloat16).save_pretrained(args.out / name)

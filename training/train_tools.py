@@ -29,15 +29,13 @@ from transformers import AutoTokenizer, LlamaForCausalLM
 
 import corpus
 import tool_corpus
-from train_llm import CHAT_TEMPLATE, CONTEXT, END, PAD, encode
+from train_llm import CHAT_TEMPLATE, CONTEXT, IGNORED, Batch, Chats, encode, exact, held_out_questions, padded
 
-IGNORED = -100
 THREADS = 2
 TOKENS = 2048  # of a batch with tools, for each thread
 OLD_TOKENS = 757  # beside them, of texts that were trained on before: 27%
 HELD_OUT = 512  # questions, and chats with tools
 POOL = 256  # chats that are sorted by length, so that a batch has chats of one length
-Batch = tuple[torch.Tensor, torch.Tensor]  # tokens, and what is to be said after each
 
 
 def encode_chat(tokenizer, chat: tool_corpus.Chat) -> tuple[list[int], list[bool]]:
@@ -60,24 +58,13 @@ def encode_chat(tokenizer, chat: tool_corpus.Chat) -> tuple[list[int], list[bool
     return ids, targets
 
 
-def padded(chats: list[tuple[list[int], list[bool]]]) -> Batch:
-    """One chat a row. The padding behind a chat is masked: no token attends to it, and no loss counts it."""
-    width = max(len(ids) for ids, _ in chats)
-    tokens = torch.full((len(chats), width), PAD)
-    wanted = torch.full((len(chats), width), IGNORED)
-    for row, (ids, targets) in enumerate(chats):
-        tokens[row, : len(ids)] = torch.tensor(ids)
-        wanted[row, : len(ids)] = torch.where(torch.tensor(targets), torch.tensor(ids), IGNORED)
-    return tokens[:, :-1], wanted[:, 1:]
-
-
 def with_tools(tokenizer, seed: int, size: int) -> Iterator[Batch]:
     """Batches of about `size` tokens."""
     rng, chats = random.Random(seed), tool_corpus.chats(seed)
     while True:
         pool = [encode_chat(tokenizer, chat) for chat in itertools.islice(chats, POOL)]
         pool = sorted((chat for chat in pool if len(chat[0]) <= CONTEXT), key=lambda chat: len(chat[0]))
-        batches: list[list[tuple[list[int], list[bool]]]] = [[]]
+        batches: list[Chats] = [[]]
         for chat in pool:
             if batches[-1] and len(chat[0]) * (len(batches[-1]) + 1) > size:
                 batches.append([])
@@ -89,7 +76,7 @@ def with_tools(tokenizer, seed: int, size: int) -> Iterator[Batch]:
 def as_before(tokenizer, seed: int, size: int) -> Iterator[Batch]:
     """Batches of about `size` tokens: rows of several chats, as `train_llm` has them."""
     chats = corpus.dialogues(seed)
-    rows: list[tuple[list[int], list[bool]]] = [([], [])]
+    rows: Chats = [([], [])]
     while True:
         ids, targets = encode(tokenizer, next(chats))
         if len(rows[-1][0]) + len(ids) > CONTEXT:
@@ -175,38 +162,6 @@ def train(folder: Path, tokenizer, seed: int, peak: float, minutes: float) -> Ll
             last, losses = time.time(), []
     print(f"{folder.name} {step} steps, {seen / 1e6:.2f} M tokens", flush=True)
     return model
-
-
-@torch.no_grad()
-def exact(model: LlamaForCausalLM, chats: list[tuple[list[int], list[bool]]]) -> list[list[bool]]:
-    """For each turn of each chat, whether the model would say it so, choosing the likeliest token each time."""
-    model.eval()
-    order = sorted(range(len(chats)), key=lambda index: len(chats[index][0]))
-    results: list[list[bool]] = [[] for _ in chats]
-    for start in range(0, len(order), 32):
-        some = order[start : start + 32]
-        tokens, wanted = padded([chats[index] for index in some])
-        right = (model(input_ids=tokens, use_cache=False).logits.argmax(-1) == wanted) | (wanted == IGNORED)
-        for row, index in enumerate(some):
-            good = True
-            for place, token in enumerate(wanted[row].tolist()):
-                good = good and bool(right[row, place])
-                if token == END:
-                    results[index].append(good)
-                    good = True
-    return results
-
-
-def held_out_questions(tokenizer, questions: int) -> list[tuple[list[int], list[bool]]]:
-    """Held-out questions, in the form for `train_llm.score`."""
-    rng, chats = random.Random(10_001), []
-    while len(chats) < questions:
-        turn = corpus.draw(rng)
-        if not turn.answer.startswith("Once upon"):
-            question, answer = turn.question(rng), turn.answer
-            said = [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
-            chats.append(encode_chat(tokenizer, ([], said)))
-    return chats
 
 
 def score(model: LlamaForCausalLM, tokenizer, count: int) -> dict[str, str]:

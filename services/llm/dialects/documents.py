@@ -223,7 +223,7 @@ def from_file(where: str, file: Any) -> dict[str, Any]:
             return {"type": "document", "source": {"type": "url", "url": got}}
         raise InvalidInput(f"{where}.file_data", "the file as a data: URL, or a URL in file_id", got)
     read = source(f"{where}.file_data", file["file_data"])
-    kind = "image" if str(read.get("media_type")).startswith("image/") else "document"
+    kind = "image" if _is_picture(read) else "document"
     if read.get("media_type") == _PLAIN:
         read = {"type": "text", "media_type": _PLAIN, "data": _text(f"{where}.file_data", read["data"])}
     title = {"title": file["filename"]} if kind == "document" and isinstance(file.get("filename"), str) else {}

@@ -57,13 +57,23 @@ class PlainReading:
         return 0
 
 
-class ForcedReading:
-    """The text that another reading finds is calls."""
+class _OverAnother:
+    """Reads the text that another reading finds."""
+
+    def __init__(self, inner: VllmReading):
+        self._inner, self.called = inner, False
+
+    def reasoning_tokens(self) -> int:
+        return self._inner.reasoning_tokens()
+
+
+class ForcedReading(_OverAnother):
+    """The text is calls."""
 
     def __init__(self, request: Request, inner: VllmReading):
+        super().__init__(inner)
         choice = request.tool_choice
         self._calls = NamedCall(choice.name) if choice.mode == "named" else ListedCalls()
-        self._inner, self.called = inner, False
 
     def read(self, text: str, tokens: Sequence[int], *, finished: bool) -> AnswerPiece:
         said = self._inner.read(text, tokens, finished=finished)
@@ -71,15 +81,12 @@ class ForcedReading:
         self.called = self.called or bool(calls)
         return AnswerPiece(reasoning=said.reasoning, tool_calls=calls)
 
-    def reasoning_tokens(self) -> int:
-        return self._inner.reasoning_tokens()
 
-
-class TaggedReading:
-    """The text that another reading finds may end in calls between tags (`text_tools`)."""
+class TaggedReading(_OverAnother):
+    """The text may end in calls between tags (`text_tools`)."""
 
     def __init__(self, inner: VllmReading):
-        self._inner, self.called = inner, False
+        super().__init__(inner)
         self._held = ""  # text that may be the beginning of a tag
         self._calls: ListedCalls | None = None  # once there was a tag
 
@@ -89,9 +96,6 @@ class TaggedReading:
         calls = tuple(self._calls.read(behind)) if self._calls and behind else ()
         self.called = self.called or bool(calls)
         return AnswerPiece(before, said.reasoning, calls)
-
-    def reasoning_tokens(self) -> int:
-        return self._inner.reasoning_tokens()
 
     def _split(self, more: str, *, finished: bool) -> tuple[str, str]:
         """The text before the first tag, as far as that is certain, and the text behind it."""

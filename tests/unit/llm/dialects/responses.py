@@ -10,8 +10,8 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from services.llm.engine import Chunk, Message, Original, Request
-from services.runtime.deadline import Deadline
 from tests.recorded_response import Event
+from tests.unit.llm.providers import asking
 from tests.unit.llm.providers.simulated_provider import SimulatedProvider
 
 HELLO = (Message("user", "Hello."),)
@@ -37,5 +37,4 @@ def words(api: str = "responses", untranslated: dict[str, str] | None = None, **
 async def answer(
     provider: SimulatedProvider, request: Request, apis: tuple[str, ...] = ALONE, **own: Any
 ) -> list[Chunk]:
-    engine = provider.engine(own={"apis": apis, **own})
-    return [chunk async for chunk in engine.generate(request, Deadline.never())]
+    return await asking.answer(provider, request, apis=apis, **own)

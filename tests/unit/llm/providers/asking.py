@@ -18,7 +18,7 @@ HELLO = (Message("system", "Be brief."), Message("user", "Hello."))
 
 async def answer(provider: SimulatedProvider, request: Request | None = None, **own: Any) -> list[Chunk]:
     """`own` are further settings of the engine's kind."""
-    return [chunk async for chunk in provider.engine(own=own).generate(request or Request(HELLO), Deadline.never())]
+    return await answer_of(provider.engine(own=own), request or Request(HELLO))
 
 
 async def answer_of(engine: OpenAIEngine, request: Request) -> list[Chunk]:

@@ -20,6 +20,7 @@ from services.llm.translate import to_request
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, NotSupported, TooLate
 from tests.clock import loop_clock
+from tests.unit.llm.providers.asking import answer, answer_of
 from tests.unit.llm.providers.simulated_provider import KEY, SimulatedProvider
 
 VECTORS = {
@@ -39,9 +40,8 @@ def saying(answer: object, status: int = 200, **headers: str) -> SimulatedProvid
 
 async def asked(provider: SimulatedProvider, api: str = "embeddings", **body: Any) -> list[Chunk]:
     """The chunks of an answer by a model that serves all methods."""
-    engine = provider.engine(own={"apis": sorted(METHODS)})
     request = Request((), original=Original(api, json.dumps({"model": "mine", **body}).encode()))
-    return [chunk async for chunk in engine.generate(request, Deadline.never())]
+    return await answer(provider, request, apis=sorted(METHODS))
 
 
 def relayed(chunks: list[Chunk]) -> str:
@@ -79,8 +79,7 @@ async def test_azure_has_embeddings_below_the_deployment() -> None:
     own = {"base_url": "https://a.test/openai", "model": "e 1", "api_key": KEY, "api_version": "2025-01-01"}
     openai = OpenAISettings(dialect="azure", apis=("embeddings",), **own)
     engine = OpenAIEngine(LlmSettings(engine="openai", openai=openai), provider)
-    request = Request((), original=Original("embeddings", b'{"input": "a"}'))
-    assert [chunk async for chunk in engine.generate(request, Deadline.never())]
+    assert await answer_of(engine, Request((), original=Original("embeddings", b'{"input": "a"}')))
     assert provider.requests[0].url == "https://a.test/openai/deployments/e%201/embeddings?api-version=2025-01-01"
 
 
@@ -147,15 +146,14 @@ async def test_failures_are_typed(provider: SimulatedProvider, error: type[Excep
 async def test_an_answer_has_a_largest_size() -> None:
     engine = saying("1" * 2_000).engine(own={"apis": ["embeddings"], "max_answer_bytes": 1_024})
     with pytest.raises(AnswerTooLarge, match="at most 1024 bytes: send fewer inputs") as refused:
-        [each async for each in engine.generate(Request((), original=Original("embeddings", b"{}")), Deadline.never())]
+        await answer_of(engine, Request((), original=Original("embeddings", b"{}")))
     assert engine.load().running == 0
     assert not refused.value.retryable
 
 
 async def test_a_body_that_is_no_object_is_refused() -> None:
-    engine = saying(VECTORS).engine(own={"apis": ["embeddings"]})
     with pytest.raises(InvalidInput, match="a JSON object"):
-        [each async for each in engine.generate(Request((), original=Original("embeddings", b"[]")), Deadline.never())]
+        await answer(saying(VECTORS), Request((), original=Original("embeddings", b"[]")), apis=["embeddings"])
 
 
 @pytest.mark.paused

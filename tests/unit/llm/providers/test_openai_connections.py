@@ -11,7 +11,6 @@ from services.llm.errors import EngineDown
 from services.llm.providers.transport.wire import Broken, Lost
 from services.runtime.deadline import Deadline
 from services.runtime.errors import TooLate
-from tests.clock import on_paused_loop
 from tests.unit.llm.providers.asking import HELLO, answer, answer_of, refusal, refusing
 from tests.unit.llm.providers.simulated_provider import DONE, KEY, SimulatedProvider, end_of, event
 from tests.waiting import until
@@ -88,31 +87,27 @@ async def test_an_answer_is_over_at_its_last_event_and_its_body_is_read_afterwar
     assert provider.dropped == 0  # so the connection is kept
 
 
+@pytest.mark.paused
 @pytest.mark.parametrize("behind", [(": more\n\n" * 10_000,) * 2, (": never",)], ids=["flood", "silence"])
-def test_a_body_that_does_not_end_costs_its_connection(behind: tuple[str, ...]) -> None:
-    async def leave() -> int:
-        hold = asyncio.Event() if len(behind) == 1 else None
-        provider = SimulatedProvider((event("Hello", "stop"), DONE, *behind), hold=hold)
-        await answer(provider)
-        await asyncio.sleep(1)
-        return provider.dropped
-
-    assert on_paused_loop(leave()) == 1
+async def test_a_body_that_does_not_end_costs_its_connection(behind: tuple[str, ...]) -> None:
+    hold = asyncio.Event() if len(behind) == 1 else None
+    provider = SimulatedProvider((event("Hello", "stop"), DONE, *behind), hold=hold)
+    await answer(provider)
+    await asyncio.sleep(1)
+    assert provider.dropped == 1
 
 
+@pytest.mark.paused
 @pytest.mark.parametrize(("ends_after_s", "connections"), [(0.001, 1), (0.1, 2)])
-def test_a_request_waits_for_a_connection_that_is_about_to_be_free(ends_after_s: float, connections: int) -> None:
-    async def ask_twice() -> int:
-        provider = SimulatedProvider((event("Hello", "stop"), DONE, ": the end\n\n"), hold=asyncio.Event())
-        engine = provider.engine()
-        for _ in range(2):
-            assert await answer_of(engine, Request(HELLO))
-            assert provider.hold
-            asyncio.get_running_loop().call_later(ends_after_s, provider.hold.set)
-        await engine.close()
-        return provider.most_open
-
-    assert on_paused_loop(ask_twice()) == connections
+async def test_a_request_waits_for_a_connection_that_is_about_to_be_free(ends_after_s: float, connections: int) -> None:
+    provider = SimulatedProvider((event("Hello", "stop"), DONE, ": the end\n\n"), hold=asyncio.Event())
+    engine = provider.engine()
+    for _ in range(2):
+        assert await answer_of(engine, Request(HELLO))
+        assert provider.hold
+        asyncio.get_running_loop().call_later(ends_after_s, provider.hold.set)
+    await engine.close()
+    assert provider.most_open == connections
 
 
 async def test_no_more_answers_are_under_way_than_there_may_be_connections() -> None:
