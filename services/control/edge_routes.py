@@ -34,7 +34,7 @@ CHECK = f"{HEALTH_SERVICE}Check"
 _ALLOWED = "authorization,content-type,grpc-timeout,traceparent,tracestate,x-grpc-web,x-user-agent"
 _EXPOSED = "grpc-message,grpc-status,grpc-status-details-bin"
 # Those of the HTTP API: any. `*` stands for all but `authorization` (https://fetch.spec.whatwg.org/#http-cors-protocol).
-_HTTP_METHODS, _HTTP_ALLOWED, _HTTP_EXPOSED = "GET,POST,DELETE", "authorization,*", "*"
+_OF_HTTP = "GET,POST,DELETE", "authorization,*", "*"  # methods, headers of requests, headers of answers
 _CORS = "envoy.filters.http.cors"
 _PREFLIGHT_S = 7_200  # the longest that Chromium remembers one
 # A health check, which needs no credential: how long all of it may take, and how long its request may be.
@@ -67,7 +67,7 @@ def routes(name: str, edge: Edge, service: Service) -> RouteConfiguration:
         known += _http(edge, service)
     if edge.cors_origins:
         known.append(_preflight(PREFIXES[0], edge.service))
-        host["typed_per_filter_config"] = {_CORS: packed(_cors(edge.cors_origins))}
+        host["typed_per_filter_config"] = {_CORS: packed(_cors(edge.cors_origins, "POST", _ALLOWED, _EXPOSED))}
     return RouteConfiguration(name=name, virtual_hosts=[{**host, "routes": known}])
 
 
@@ -92,7 +92,7 @@ def _http(edge: Edge, service: Service) -> Iterator[dict[str, Any]]:
     named = [[{"name": name, "present_match": True}] for name in _KEY_HEADERS]
     cluster = http_cluster(edge.service)
     action = {"cluster": cluster, "timeout": timedelta(), "retry_policy": _retry()}
-    own = {_CORS: packed(_cors_of_http(edge.cors_origins))} if edge.cors_origins else {}
+    own = {_CORS: packed(_cors(edge.cors_origins, *_OF_HTTP))} if edge.cors_origins else {}
     drilled = {**own, FAULT: packed(fault(service.drill, by_http=True))} if service.drill else own
     for prefix in HTTP_PREFIXES:
         if edge.cors_origins:
@@ -102,7 +102,7 @@ def _http(edge: Edge, service: Service) -> Iterator[dict[str, Any]]:
             yield {"match": match, "route": action, "typed_per_filter_config": drilled}
         if edge.wants_bearer:
             is_json = {"content-type": "application/json"}
-            yield from _refusals({"prefix": prefix}, _NO_KEY, edge.cors_origins, _HTTP_EXPOSED, is_json)
+            yield from _refusals({"prefix": prefix}, _NO_KEY, edge.cors_origins, _OF_HTTP[-1], is_json)
 
 
 def _check(edge: Edge) -> dict[str, Any]:
@@ -176,15 +176,7 @@ def _retry() -> dict[str, Any]:
     }
 
 
-def _cors(origins: tuple[str, ...]) -> CorsPolicy:
-    return _policy(origins, "POST", _ALLOWED, _EXPOSED)
-
-
-def _cors_of_http(origins: tuple[str, ...]) -> CorsPolicy:
-    return _policy(origins, _HTTP_METHODS, _HTTP_ALLOWED, _HTTP_EXPOSED)
-
-
-def _policy(origins: tuple[str, ...], methods: str, allowed: str, exposed: str) -> CorsPolicy:
+def _cors(origins: tuple[str, ...], methods: str, allowed: str, exposed: str) -> CorsPolicy:
     return CorsPolicy(
         allow_origin_string_match=[{"exact": origin} for origin in origins],
         allow_methods=methods,

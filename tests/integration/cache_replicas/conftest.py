@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cache_replicas.replicas import Replica, replica
+from tests.integration.cache_replicas.replicas import Pair, replica
 from tests.redis import RedisProcess, redis_server
 
 
@@ -19,7 +19,7 @@ async def redis(tmp_path: Path) -> AsyncIterator[RedisProcess]:
 
 
 @pytest.fixture
-async def pair(redis: RedisProcess) -> AsyncIterator[tuple[Replica, Replica]]:
+async def pair(redis: RedisProcess) -> AsyncIterator[Pair]:
     async with replica(redis.url) as a, replica(redis.url) as b:
         yield a, b
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
-from services.cache import redis_entries
 from services.cache.answers import Answers, LookupResult
 from services.cache.embedding import Embedder
 from services.cache.encryption import Encryption
 from services.cache.entries import Entry, now_ms
 from services.cache.keyed_question import KeyedQuestion
 from services.cache.memory import Memory
-from services.cache.redis_entries import RedisEntries
+from services.cache.redis_entries import RedisEntries, last_sequence
 from services.cache.redis_scripts import ENTRY
 from services.cache.redis_store import RedisStore
 from services.cache.semantic_match.thresholds import Thresholds
@@ -21,7 +20,7 @@ from services.cache.semantic_match.verification import Verification
 from services.cache.tombstones import Removal
 from services.runtime.deadline import Deadline
 from services.runtime.security.secrets import Url
-from services.runtime.shared_state import SharedState, connected
+from services.runtime.shared_state import SharedState, SharedStateLost, connected
 from tests.redis import PATIENT_S, RedisProcess
 from tests.stores import at_work
 from tests.unit.cache.conftest import BagOfWords, identity, memory
@@ -59,6 +58,9 @@ class Replica:
         return {entry.key: entry.answer for entry in self.memory.entries}
 
 
+Pair = tuple[Replica, Replica]
+
+
 @asynccontextmanager
 async def replica(
     url: str,
@@ -87,13 +89,13 @@ async def replica(
             answers.close()
 
 
-async def up_to_date(redis: RedisProcess, *replicas: Replica) -> None:
+async def up_to_date(*replicas: Replica) -> None:
     """Return when every replica has received every change."""
 
     async def all_of_them() -> bool:
-        async with redis.client() as client:
-            last = await redis_entries.last_sequence(client)
-        return all(each.state.up and each.store.sequence == last for each in replicas)
+        with suppress(SharedStateLost):
+            return all([await each.state.ask(last_sequence) == each.store.sequence for each in replicas])
+        return False
 
     await until(all_of_them)
 
@@ -107,7 +109,7 @@ async def kept(redis: RedisProcess) -> dict[str, bytes]:
 
 async def agreed(redis: RedisProcess, *replicas: Replica) -> dict[str, bytes]:
     """The entries of Redis and of every replica, once all have received every change: they are equal."""
-    await up_to_date(redis, *replicas)
+    await up_to_date(*replicas)
     held = await kept(redis)
     assert all(each.holds() == held for each in replicas)
     return held

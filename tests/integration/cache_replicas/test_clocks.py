@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from services.cache.answers import Verdict
@@ -21,18 +23,17 @@ def replica_ahead_by(ms: int) -> RedisEntries:
 
 
 @pytest.mark.parametrize("change", ["sweep", "put"])
-async def test_a_replica_with_a_fast_clock_hides_no_entry_from_a_removal(redis: RedisProcess, change: str) -> None:
+async def test_a_replica_with_a_fast_clock_hides_no_entry_from_a_removal(client: Any, change: str) -> None:
     right, ahead = replica_ahead_by(0), replica_ahead_by(2 * _HOUR_MS)
-    async with redis.client() as client:
-        await right.write(client, [Put(entry(CAPITAL, ttl_ms=_HOUR_MS), None, await right.begin(client))])
-        if change == "sweep":
-            await ahead.touch(client, [])
-        else:
-            await ahead.write(client, [Put(entry(OTHER, ttl_ms=_HOUR_MS), None, await ahead.begin(client))])
-        assert await client.zscore(USED + CAPITAL.tenant, CAPITAL.key)
-        [removed] = await right.write(client, [Removal(tenant=CAPITAL.tenant)])
-        assert removed.entries == (1 if change == "sweep" else 2)
-        assert not await client.exists(ENTRY + CAPITAL.key)
+    await right.write(client, [Put(entry(CAPITAL, ttl_ms=_HOUR_MS), None, await right.begin(client))])
+    if change == "sweep":
+        await ahead.touch(client, [])
+    else:
+        await ahead.write(client, [Put(entry(OTHER, ttl_ms=_HOUR_MS), None, await ahead.begin(client))])
+    assert await client.zscore(USED + CAPITAL.tenant, CAPITAL.key)
+    [removed] = await right.write(client, [Removal(tenant=CAPITAL.tenant)])
+    assert removed.entries == (1 if change == "sweep" else 2)
+    assert not await client.exists(ENTRY + CAPITAL.key)
 
 
 async def test_entries_lost_to_a_clock_jump_are_found_in_redis_when_the_clock_is_right(
@@ -57,23 +58,21 @@ async def test_an_answer_that_began_with_a_redis_whose_clock_was_ahead_is_not_st
         assert await one.keep(CAPITAL, b"Paris", epoch=one.answers.epoch)
 
 
-async def test_an_entry_that_ends_soon_or_has_ended_is_not_missed(redis: RedisProcess) -> None:
+async def test_an_entry_that_ends_soon_or_has_ended_is_not_missed(client: Any) -> None:
     right = replica_ahead_by(0)
-    async with redis.client() as client:
-        epoch = await right.begin(client)
-        await right.write(
-            client, [Put(entry(CAPITAL, ttl_ms=50_000), None, epoch), Put(entry(OTHER, ttl_ms=_HOUR_MS), None, epoch)]
-        )
-        assert not await right.outlives(client, [CAPITAL.key, "0" * 64])
-        assert await right.outlives(client, [CAPITAL.key, OTHER.key])
+    epoch = await right.begin(client)
+    await right.write(
+        client, [Put(entry(CAPITAL, ttl_ms=50_000), None, epoch), Put(entry(OTHER, ttl_ms=_HOUR_MS), None, epoch)]
+    )
+    assert not await right.outlives(client, [CAPITAL.key, "0" * 64])
+    assert await right.outlives(client, [CAPITAL.key, OTHER.key])
 
 
-async def test_an_answer_that_is_stored_again_when_its_time_is_over_is_there(redis: RedisProcess) -> None:
+async def test_an_answer_that_is_stored_again_when_its_time_is_over_is_there(client: Any) -> None:
     entries = replica_ahead_by(0)
-    async with redis.client() as client:
-        epoch = await entries.begin(client)
-        await entries.write(client, [Put(entry(CAPITAL, ttl_ms=-1), None, epoch)])
-        await entries.write(client, [Put(entry(CAPITAL, ttl_ms=_HOUR_MS), None, epoch)])
-        [there] = await entries.read(client, [CAPITAL.key])
+    epoch = await entries.begin(client)
+    await entries.write(client, [Put(entry(CAPITAL, ttl_ms=-1), None, epoch)])
+    await entries.write(client, [Put(entry(CAPITAL, ttl_ms=_HOUR_MS), None, epoch)])
+    [there] = await entries.read(client, [CAPITAL.key])
     assert there
     assert there[0].answer == b"Paris"

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from base64 import b64encode
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,14 +28,15 @@ def on_disk(folder: Path) -> bytes:
     return b"".join(file.read_bytes() for file in folder.rglob("*") if file.is_file())
 
 
-async def test_replicas_with_the_key_share_what_redis_cannot_read(redis: RedisProcess, tmp_path: Path) -> None:
+async def test_replicas_with_the_key_share_what_redis_cannot_read(
+    redis: RedisProcess, client: Any, tmp_path: Path
+) -> None:
     async with replica(redis.url, keys=[KEY]) as one, replica(redis.url, keys=[OTHER, KEY]) as two:
         await one.keep(ASKED, ANSWER)
-        await up_to_date(redis, one, two)
+        await up_to_date(one, two)
         assert two.holds() == {ASKED.key: ANSWER}
         assert (await two.look_up(ALIKE, 0.8)).verdict is Verdict.SEMANTIC
-        async with redis.client() as client:
-            held = b"".join([b"".join(await client.hvals(name)) async for name in client.scan_iter(f"{ENTRY}*")])
+        held = b"".join([b"".join(await client.hvals(name)) async for name in client.scan_iter(f"{ENTRY}*")])
     written = held + await asyncio.to_thread(on_disk, tmp_path)
     assert b"partition" in written  # what it is looked for in
     for secret in (ASKED.asked.encode(), b"capital", ANSWER, b"secret"):
@@ -56,20 +58,19 @@ async def test_a_replica_with_a_wrong_key_misses_logs_it_and_goes_on(
                 assert (await stranger.look_up(ASKED)).verdict is Verdict.MISS
                 await one.keep(ALIKE, ANSWER)
                 await stranger.keep(identity("another thing"), b"theirs")
-                await up_to_date(redis, one, stranger)
+                await up_to_date(one, stranger)
                 assert stranger.holds() == {identity("another thing").key: b"theirs"}
         assert caplog.text.count("an entry cannot be read") == 2  # each of the two says so once
         assert one.holds() == {ASKED.key: ANSWER, ALIKE.key: ANSWER}
 
 
-async def test_an_entry_copied_over_that_of_another_tenant_is_a_miss(redis: RedisProcess) -> None:
+async def test_an_entry_copied_over_that_of_another_tenant_is_a_miss(redis: RedisProcess, client: Any) -> None:
     theirs = identity(ASKED.asked, tenant="globex")
     async with replica(redis.url, keys=[KEY]) as one:
         await one.keep(ASKED, ANSWER)
         await one.keep(theirs, b"of globex")
-    async with redis.client() as client:
-        row = await client.hgetall(ENTRY + ASKED.key)
-        await client.hset(ENTRY + theirs.key, mapping={**row, b"tenant": b"globex"})
+    row = await client.hgetall(ENTRY + ASKED.key)
+    await client.hset(ENTRY + theirs.key, mapping={**row, b"tenant": b"globex"})
     async with replica(redis.url, keys=[KEY]) as again:
         assert again.holds() == {ASKED.key: ANSWER}
         assert (await again.look_up(theirs)).verdict is Verdict.MISS

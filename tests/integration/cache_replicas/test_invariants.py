@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -115,7 +118,7 @@ async def _live_through(redis: RedisProcess, steps: list[Step]) -> None:
         for step in steps:
             await history.do(step)
         ahead_ms[:] = [0] * _REPLICAS  # every clock is right in the end
-        await up_to_date(redis, *replicas)
+        await up_to_date(*replicas)
         left = await kept(redis)
         for one in replicas:
             one.answers.sweep()  # as every second
@@ -130,31 +133,21 @@ async def _live_through(redis: RedisProcess, steps: list[Step]) -> None:
                     assert (await one.look_up(question)).entry, "an entry of Redis is not found"
 
 
-async def test_nothing_removed_is_served_as_shared_and_replicas_converge(redis: RedisProcess) -> None:
-    step = st.tuples(st.sampled_from(_STEPS), st.integers(0, _REPLICAS - 1), st.integers(0, len(_QUESTIONS) - 1))
-
-    @settings(max_examples=40, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-    @given(st.lists(step, min_size=5, max_size=30))
-    def holds(steps: list[Step]) -> None:
-        asyncio.run(_live_through(redis, steps))
-
-    await asyncio.to_thread(holds)
-
-
-async def test_replicas_with_jumping_clocks_serve_no_removed_entry_and_find_all_others(
-    redis: RedisProcess,
+@pytest.mark.parametrize(
+    ("kinds", "least", "search"),
+    [
+        (_STEPS, 5, {"max_examples": 40}),
+        (_CLOCKS, 10, {"max_examples": 20, "derandomize": True, "phases": [Phase.generate]}),
+    ],
+    ids=["right clocks", "jumping clocks"],
+)
+async def test_no_removed_entry_is_served_as_shared_all_others_are_found_and_replicas_converge(
+    redis: RedisProcess, kinds: Sequence[str], least: int, search: dict[str, Any]
 ) -> None:
-    step = st.tuples(st.sampled_from(_CLOCKS), st.integers(0, _REPLICAS - 1), st.integers(0, len(_QUESTIONS) - 1))
+    step = st.tuples(st.sampled_from(kinds), st.integers(0, _REPLICAS - 1), st.integers(0, len(_QUESTIONS) - 1))
 
-    @settings(
-        max_examples=20,
-        deadline=None,
-        database=None,
-        derandomize=True,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(st.lists(step, min_size=10, max_size=30))
+    @settings(deadline=None, database=None, suppress_health_check=list(HealthCheck), **search)
+    @given(st.lists(step, min_size=least, max_size=30))
     def holds(steps: list[Step]) -> None:
         asyncio.run(_live_through(redis, steps))
 

@@ -12,7 +12,6 @@ from unittest.mock import patch
 import pytest
 
 from services.cache import redis_entries
-from services.cache.answers import Verdict
 from services.cache.errors import Conflict, NotRemoved
 from services.cache.keyed_question import KeyedQuestion
 from services.cache.tombstones import Removal
@@ -21,8 +20,8 @@ from tests.integration.cache_replicas.replicas import (
     OTHER,
     REWORDED,
     THEIRS,
+    Pair,
     Replica,
-    agreed,
     another,
     entry,
     kept,
@@ -41,26 +40,14 @@ async def together(client: Any, changes: Sequence[redis_entries.Put | Removal]) 
         await pipeline.execute()
 
 
-async def test_an_entry_is_found_by_its_question_and_by_its_meaning_elsewhere(
-    redis: RedisProcess, pair: tuple[Replica, Replica]
-) -> None:
-    a, b = pair
-    assert await a.keep(CAPITAL, b"Paris") is True
-    await up_to_date(redis, a, b)
-    exact, semantic = await b.look_up(CAPITAL), await b.look_up(REWORDED, 0.8)
-    assert (exact.verdict, semantic.verdict) == (Verdict.EXACT, Verdict.SEMANTIC)
-    assert not exact.local
-    assert (await b.look_up(THEIRS, 0.5)).verdict is Verdict.MISS
-
-
-async def test_a_replica_does_not_make_its_own_change_twice(redis: RedisProcess, pair: tuple[Replica, Replica]) -> None:
+async def test_a_replica_does_not_make_its_own_change_twice(redis: RedisProcess, pair: Pair) -> None:
     a, b = pair
     with a.memory.watchers.watch() as here, b.memory.watchers.watch() as there:
         await a.keep(CAPITAL, b"Lyon")
         await a.keep(CAPITAL, b"Paris")
         await a.remove(CAPITAL)
         await a.keep(CAPITAL, b"Paris")
-        await up_to_date(redis, a, b)
+        await up_to_date(a, b)
         for removals in (a, b):
             removals.memory.watchers.close()
         expected = [Removal(key=CAPITAL.key)] * 2  # replaced, and removed
@@ -73,67 +60,43 @@ async def test_watchers_get_the_removal_of_a_replaced_entry_that_their_replica_l
     async with replica(redis.url) as a, replica(redis.url, max_entries=1) as b:
         await a.keep(CAPITAL, b"Lyon")
         await a.keep(OTHER, b"a thing")
-        await up_to_date(redis, a, b)
+        await up_to_date(a, b)
         assert list(b.holds()) == [OTHER.key]
         with b.memory.watchers.watch() as removals:
             await a.keep(CAPITAL, b"Paris")
             assert await anext(removals) == Removal(key=CAPITAL.key)
 
 
-async def test_a_replacement_and_a_removal_read_together_are_each_reported_once(redis: RedisProcess) -> None:
+async def test_a_replacement_and_a_removal_read_together_are_each_reported_once(
+    redis: RedisProcess, client: Any
+) -> None:
     async with replica(redis.url) as one:
         await one.keep(CAPITAL, b"Lyon")
         with one.memory.watchers.watch() as removals:
-            async with redis.client() as client:
-                epoch = await another().begin(client)
-                changes = [redis_entries.Put(entry(CAPITAL), None, epoch), Removal(key=CAPITAL.key)]
-                await together(client, changes)
-            await up_to_date(redis, one)
+            epoch = await another().begin(client)
+            changes = [redis_entries.Put(entry(CAPITAL), None, epoch), Removal(key=CAPITAL.key)]
+            await together(client, changes)
+            await up_to_date(one)
             one.memory.watchers.close()
             assert [removal async for removal in removals] == [Removal(key=CAPITAL.key)] * 2
         assert one.holds() == {}
 
 
-async def test_watchers_get_the_removal_of_a_replaced_entry_that_was_never_seen(redis: RedisProcess) -> None:
-    async with replica(redis.url) as one:
-        with one.memory.watchers.watch() as removals:
-            async with redis.client() as client:
-                epoch = await another().begin(client)
-                changes = [redis_entries.Put(entry(CAPITAL, answer), None, epoch) for answer in (b"Lyon", b"Paris")]
-                await together(client, changes)
-            assert await anext(removals) == Removal(key=CAPITAL.key)
-        await up_to_date(redis, one)
-        assert one.holds() == {CAPITAL.key: b"Paris"}
-
-
-async def test_a_removal_anywhere_during_a_store_wins(redis: RedisProcess, pair: tuple[Replica, Replica]) -> None:
-    a, b = pair
-    await a.keep(CAPITAL, b"Paris")
-    for remove in (b.remove(CAPITAL), b.remove_tenant("acme")):
-        known = a.store.sequence  # the store begins
-        assert await remove == 1
-        with pytest.raises(Conflict):
-            await a.store.insert(entry(CAPITAL), None, known)
-        assert await agreed(redis, a, b) == {}
-        await a.keep(CAPITAL, b"Paris")  # what begins later is kept
-        assert await agreed(redis, a, b) == {CAPITAL.key: b"Paris"}
-
-
 async def test_an_answer_that_was_begun_before_a_removal_anywhere_is_not_stored_after_it(
-    redis: RedisProcess, pair: tuple[Replica, Replica]
+    redis: RedisProcess, pair: Pair
 ) -> None:
     a, b = pair
     await a.keep(OTHER, b"a thing")
     for remove in (lambda: b.remove(CAPITAL), lambda: b.remove_tenant("acme")):
-        await up_to_date(redis, a, b)
+        await up_to_date(a, b)
         epoch = a.answers.epoch  # a lookup misses, and an answer is begun
         await remove()
-        await up_to_date(redis, a, b)
+        await up_to_date(a, b)
         for each in (a, b):
             with pytest.raises(Conflict):
                 await each.keep(CAPITAL, b"old", epoch=epoch)
             await each.keep(THEIRS, b"kept", epoch=epoch)
-        await up_to_date(redis, a, b)
+        await up_to_date(a, b)
         assert CAPITAL.key not in a.holds() | b.holds() | await kept(redis)
     async with replica(redis.url) as restarted:  # which received none of these changes
         with pytest.raises(Conflict):
@@ -141,9 +104,7 @@ async def test_an_answer_that_was_begun_before_a_removal_anywhere_is_not_stored_
         await restarted.keep(CAPITAL, b"new", epoch=restarted.answers.epoch)
 
 
-async def test_a_store_that_knows_less_than_is_remembered_of_removals_is_overtaken(
-    redis: RedisProcess, pair: tuple[Replica, Replica]
-) -> None:
+async def test_a_store_that_knows_less_than_is_remembered_of_removals_is_overtaken(pair: Pair) -> None:
     a, b = pair
     known = a.store.sequence
     with patch("services.cache.redis_entries._MAX_TOMBSTONES", 1):
@@ -151,7 +112,7 @@ async def test_a_store_that_knows_less_than_is_remembered_of_removals_is_overtak
         await b.remove(REWORDED)  # the tombstone of the first is given up
     with pytest.raises(Conflict):
         await a.store.insert(entry(CAPITAL), None, known)
-    await up_to_date(redis, a, b)
+    await up_to_date(a, b)
     assert await a.keep(CAPITAL, b"Paris") is True
 
 
@@ -192,7 +153,7 @@ async def test_replicas_converge_and_removed_entries_stay_removed_after_concurre
             for number in range(500):
                 tasks.create_task(change(b"%d" % number, replicas))
             tasks.create_task(disturb(replicas))
-        await up_to_date(redis, *replicas)
+        await up_to_date(*replicas)
         left = await kept(redis)
         assert [each.holds() for each in replicas] == [left] * 3
     tenants = {question.key: question.tenant for question in questions}

@@ -17,6 +17,7 @@ from tests.integration.cache_replicas.replicas import (
     OTHER,
     REWORDED,
     THEIRS,
+    Pair,
     Replica,
     agreed,
     another,
@@ -29,39 +30,13 @@ from tests.redis import RedisProcess
 from tests.waiting import until
 
 
-async def test_without_redis_nothing_is_stored_and_nothing_is_removed(
-    redis: RedisProcess, pair: tuple[Replica, Replica]
-) -> None:
-    a, b = pair
-    await a.keep(CAPITAL, b"Paris")
-    await up_to_date(redis, a, b)
-    embedded = a.answers.embedder.misses
-    await redis.kill()
-    await until(lambda: _away(a))
-    assert await a.keep(OTHER, b"a thing") is False
-    assert a.answers.embedder.misses == embedded, "an answer that is not stored is not embedded"
-    for remove in (a.remove(CAPITAL), a.remove_tenant("acme"), a.remove(OTHER)):
-        with pytest.raises(NotRemoved) as refused:
-            await remove
-        assert refused.value.retry_delay_s
-    for one in pair:
-        await until(lambda one=one: _away(one))
-        found = await one.look_up(CAPITAL)
-        assert (found.verdict, found.local) == (Verdict.EXACT, True)
-    assert (a.memory.stats.stores, a.memory.stats.skipped) == (1, 1)
-    await redis.start()
-    assert await agreed(redis, a, b) == {CAPITAL.key: b"Paris"}
-    assert await a.remove(CAPITAL) == 1
-    assert await agreed(redis, a, b) == {}
-
-
 async def test_entries_removed_elsewhere_are_served_locally_until_the_replica_is_back(
-    redis: RedisProcess, pair: tuple[Replica, Replica]
+    redis: RedisProcess, pair: Pair
 ) -> None:
     a, b = pair
     await a.keep(CAPITAL, b"Paris")
     await a.keep(OTHER, b"a thing")
-    await up_to_date(redis, a, b)
+    await up_to_date(a, b)
     a.state.lose("the test says so")
     assert await b.remove(CAPITAL) == 1
     while (found := await a.look_up(CAPITAL)).local:
@@ -72,13 +47,11 @@ async def test_entries_removed_elsewhere_are_served_locally_until_the_replica_is
     assert a.holds() == b.holds() == await kept(redis) == {OTHER.key: b"a thing"}
 
 
-async def test_an_entry_removed_during_a_snapshot_is_not_served_after_it(
-    redis: RedisProcess, pair: tuple[Replica, Replica]
-) -> None:
+async def test_an_entry_removed_during_a_snapshot_is_not_served_after_it(client: Any, pair: Pair) -> None:
     a, b = pair
     await a.keep(CAPITAL, b"Paris")
     await a.keep(OTHER, b"a thing")
-    await up_to_date(redis, a, b)
+    await up_to_date(a, b)
     load = snapshot.load
 
     async def slowly(*arguments: Any) -> snapshot.Snapshot:
@@ -86,42 +59,39 @@ async def test_an_entry_removed_during_a_snapshot_is_not_served_after_it(
         await b.remove(CAPITAL)
         return loaded
 
-    async with redis.client() as client:
-        with patch.object(snapshot, "load", slowly):
-            a.state.lose("the test says so")
-            await client.xtrim(CHANGES, maxlen=0, approximate=False)
-            a.store._follower.sequence = 1  # far behind
-            while (found := await a.look_up(CAPITAL)).local:
-                await asyncio.sleep(0)
+    with patch.object(snapshot, "load", slowly):
+        a.state.lose("the test says so")
+        await client.xtrim(CHANGES, maxlen=0, approximate=False)
+        a.store._follower.sequence = 1  # far behind
+        while (found := await a.look_up(CAPITAL)).local:
+            await asyncio.sleep(0)
     assert found.verdict is Verdict.MISS
     assert a.memory.stats.snapshots == 2
 
 
 async def test_an_answer_that_was_begun_before_a_removal_is_not_stored_when_redis_is_back_either(
-    redis: RedisProcess, pair: tuple[Replica, Replica]
+    redis: RedisProcess, pair: Pair
 ) -> None:
     a, b = pair
     await a.keep(OTHER, b"a thing")
-    await up_to_date(redis, a, b)
+    await up_to_date(a, b)
     epoch = a.answers.epoch
     await b.remove_tenant("acme")
     await redis.kill()
     await until(lambda: _away(a))
     assert await a.keep(CAPITAL, b"old", epoch=epoch) is False
     await redis.start()
-    await up_to_date(redis, a, b)
+    await up_to_date(a, b)
     with pytest.raises(Conflict):
         await a.keep(CAPITAL, b"old", epoch=epoch)
     assert await a.keep(THEIRS, b"kept", epoch=epoch)
     assert await agreed(redis, a, b) == {THEIRS.key: b"kept"}
 
 
-async def test_a_removal_and_a_store_under_way_at_the_loss_of_redis_both_fail(
-    redis: RedisProcess, pair: tuple[Replica, Replica]
-) -> None:
+async def test_a_removal_and_a_store_under_way_at_the_loss_of_redis_both_fail(redis: RedisProcess, pair: Pair) -> None:
     a, b = pair
     await a.keep(CAPITAL, b"Paris")
-    await up_to_date(redis, a, b)
+    await up_to_date(a, b)
     epoch = a.answers.epoch
     redis.stop()
     removing = asyncio.create_task(a.remove(CAPITAL))
@@ -137,19 +107,19 @@ async def test_a_removal_and_a_store_under_way_at_the_loss_of_redis_both_fail(
     assert set(a.holds().values()) <= {b"Paris"}, "Redis may have received the removal; the store came after it"
 
 
-async def test_an_answer_that_was_begun_before_redis_was_emptied_is_not_stored(
-    redis: RedisProcess, pair: tuple[Replica, Replica]
-) -> None:
+async def test_an_answer_that_was_begun_before_redis_was_emptied_is_not_stored(client: Any, pair: Pair) -> None:
     a, b = pair
+    await a.keep(THEIRS, b"kept")
+    await up_to_date(a, b)
     epoch = a.answers.epoch
     await b.remove_tenant("acme")
-    async with redis.client() as client:
-        await client.flushall()
+    await client.flushall()
     for one in pair:  # whether or not it has noticed
         with pytest.raises(Conflict):
             await one.store.insert(entry(CAPITAL), None, epoch)
     await until(lambda: _loaded(a, 2))
-    await up_to_date(redis, a, b)
+    await up_to_date(a, b)
+    assert (a.holds(), b.holds()) == ({}, {})
     for one in pair:
         with pytest.raises(Conflict):
             await one.keep(CAPITAL, b"old", epoch=epoch)
@@ -157,22 +127,19 @@ async def test_an_answer_that_was_begun_before_redis_was_emptied_is_not_stored(
 
 
 @pytest.mark.parametrize("where", ["at its end", "before its end"])
-async def test_a_gap_in_the_stream_forces_a_snapshot(
-    redis: RedisProcess, pair: tuple[Replica, Replica], where: str
-) -> None:
+async def test_a_gap_in_the_stream_forces_a_snapshot(redis: RedisProcess, client: Any, pair: Pair, where: str) -> None:
     a, b = pair
     await a.keep(OTHER, b"a thing")
-    await up_to_date(redis, a, b)
-    async with redis.client() as client:
-        known = await redis_entries.last_sequence(client)
-        puts = [another()._script(redis_entries.Put(entry(question), None, known)) for question in (CAPITAL, THEIRS)]
-        async with client.pipeline(transaction=True) as together:
-            together.eval(puts[0][0], 0, 100, *puts[0][1])
-            together.xtrim(CHANGES, maxlen=0, approximate=False)
-            together.unlink(ENTRY + OTHER.key)
-            if where == "before its end":
-                together.eval(puts[1][0], 0, 100, *puts[1][1])
-            await together.execute()
+    await up_to_date(a, b)
+    known = await redis_entries.last_sequence(client)
+    puts = [another()._script(redis_entries.Put(entry(question), None, known)) for question in (CAPITAL, THEIRS)]
+    async with client.pipeline(transaction=True) as together:
+        together.eval(puts[0][0], 0, 100, *puts[0][1])
+        together.xtrim(CHANGES, maxlen=0, approximate=False)
+        together.unlink(ENTRY + OTHER.key)
+        if where == "before its end":
+            together.eval(puts[1][0], 0, 100, *puts[1][1])
+        await together.execute()
     await agreed(redis, a, b)
     assert a.holds().keys() == {CAPITAL.key} | ({THEIRS.key} if where == "before its end" else set())
     assert [each.memory.stats.snapshots for each in pair] == [2, 2]
@@ -196,7 +163,7 @@ async def test_a_redis_that_refuses_writes_is_there_for_everything_else(redis: R
 
 
 async def test_a_redis_without_room_stores_nothing_and_removes_and_tightens(
-    redis: RedisProcess, pair: tuple[Replica, Replica], client: Any
+    redis: RedisProcess, pair: Pair, client: Any
 ) -> None:
     a, b = pair
     for question in (CAPITAL, OTHER, THEIRS):
@@ -217,7 +184,7 @@ async def test_a_redis_with_an_invalid_sequence_number_counts_as_away(redis: Red
         await until(lambda: _away(one))
         assert (await one.look_up(CAPITAL)).local
         await client.delete(SEQUENCE)
-        await up_to_date(redis, one)
+        await up_to_date(one)
         assert not (await one.look_up(CAPITAL)).local
 
 
@@ -232,29 +199,13 @@ async def test_watches_end_with_redis_and_are_in_force_again_when_it_is_back(red
         await again
 
 
-async def test_a_flushed_redis_empties_the_replicas(redis: RedisProcess, pair: tuple[Replica, Replica]) -> None:
+async def test_an_unknown_change_makes_replicas_load_a_snapshot(redis: RedisProcess, client: Any, pair: Pair) -> None:
     a, b = pair
     await a.keep(CAPITAL, b"Paris")
-    await up_to_date(redis, a, b)
-    async with redis.client() as client:
-        await client.flushall()
-    await until(lambda: _empty(a))
-    await until(lambda: _empty(b))
-    await up_to_date(redis, a, b)
-    await b.keep(OTHER, b"a thing")
-    assert await agreed(redis, a, b) == {OTHER.key: b"a thing"}
-
-
-async def test_an_unknown_change_makes_replicas_load_a_snapshot(
-    redis: RedisProcess, pair: tuple[Replica, Replica]
-) -> None:
-    a, b = pair
-    await a.keep(CAPITAL, b"Paris")
-    await up_to_date(redis, a, b)
-    async with redis.client() as client:
-        last = await redis_entries.last_sequence(client)
-        await client.xadd(CHANGES, {"op": "rename"}, id=f"{last + 1}-0")  # as a later version might
-        await client.set(SEQUENCE, last + 1)
+    await up_to_date(a, b)
+    last = await redis_entries.last_sequence(client)
+    await client.xadd(CHANGES, {"op": "rename"}, id=f"{last + 1}-0")  # as a later version might
+    await client.set(SEQUENCE, last + 1)
     await until(lambda: _loaded(a, 2))
     await b.keep(OTHER, b"a thing")
     await agreed(redis, a, b)

@@ -112,8 +112,11 @@ async def test_without_redis_replicas_serve_what_they_have_and_store_and_remove_
         await finds(cache, REWORDED, SEMANTIC, alone=True)
     with pytest.raises(grpc.aio.AioRpcError, match="nothing came of the report"):
         await a.ReportVerdict(cache_pb2.ReportVerdictRequest(tenant="acme", key=removed))
+    embedded = (await a.GetStats(cache_pb2.GetStatsRequest())).embedding_misses
     skipped = await a.Store(store(PERU, "Lima."))
     assert (skipped.skipped, skipped.ttl_ms) == (True, 0)
+    stats = await a.GetStats(cache_pb2.GetStatsRequest())
+    assert (stats.stores, stats.embedding_misses) == (2, embedded), "an answer that is not stored is not embedded"
     for request in (cache_pb2.InvalidateRequest(key=removed), cache_pb2.InvalidateRequest(tenant="acme")):
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await a.Invalidate(request)

@@ -102,7 +102,7 @@ async def test_a_refused_change_and_a_key_of_another_type_affect_no_other_entry(
         assert kept == [True, False, True]
         assert not await one.keep(foreign, b"again")
         assert one.state.up
-        await up_to_date(redis, one)
+        await up_to_date(one)
         assert one.holds().keys() == {ours.key, QUESTIONS[2].key}
 
 

@@ -17,7 +17,7 @@ from services.cache.semantic_match.record import SAMPLE_BYTES
 from services.cache.semantic_match.thresholds import Thresholds
 from services.cache.semantic_match.traffic import Traffic
 from services.runtime.shared_state import SharedStateLost
-from tests.integration.cache_replicas.replicas import Replica, now_ms, replica, up_to_date
+from tests.integration.cache_replicas.replicas import Pair, Replica, now_ms, replica, up_to_date
 from tests.redis import RedisProcess
 from tests.waiting import until
 
@@ -51,9 +51,7 @@ async def swept(redis: RedisProcess, one: Replica, tenant: str, count: int, cate
         await until(known)
 
 
-async def test_each_replica_continues_from_the_samples_of_all(
-    redis: RedisProcess, pair: tuple[Replica, Replica]
-) -> None:
+async def test_each_replica_continues_from_the_samples_of_all(redis: RedisProcess, pair: Pair) -> None:
     for one in pair:
         verify(one, "acme", 70)
         assert one.memory.thresholds.of(ACME) == DEFAULT  # too few
@@ -68,9 +66,7 @@ async def test_each_replica_continues_from_the_samples_of_all(
         assert third.memory.thresholds.of(GLOBEX) == DEFAULT
 
 
-async def test_samples_during_an_outage_of_redis_are_added_afterwards(
-    redis: RedisProcess, pair: tuple[Replica, Replica]
-) -> None:
+async def test_samples_during_an_outage_of_redis_are_added_afterwards(redis: RedisProcess, pair: Pair) -> None:
     verify(pair[0], "acme", 70)
     await swept(redis, pair[0], "acme", 70)
     pair[0].state.lose("the test says so")
@@ -84,14 +80,13 @@ async def test_samples_during_an_outage_of_redis_are_added_afterwards(
 
 @pytest.mark.parametrize("junk", [{"samples": b"\xff"}, {"lookups": "many"}, {"threshold": "nan"}])
 async def test_a_damaged_record_in_redis_is_forgotten_and_the_replica_goes_on(
-    redis: RedisProcess, pair: tuple[Replica, Replica], junk: dict[str, str | bytes]
+    redis: RedisProcess, client: Any, pair: Pair, junk: dict[str, str | bytes]
 ) -> None:
     verify(pair[0], "acme", 200)
     verify(pair[0], "globex", 200)
     await swept(redis, pair[0], "acme", 200)
-    async with redis.client() as client:
-        await until(lambda: client.hexists(f"{VERIFIED}engine:globex", "samples"))
-        await client.hset(f"{VERIFIED}engine:acme", mapping=junk)
+    await until(lambda: client.hexists(f"{VERIFIED}engine:globex", "samples"))
+    await client.hset(f"{VERIFIED}engine:acme", mapping=junk)
     async with replica(redis.url) as third:
         assert third.memory.thresholds.of(ACME) == DEFAULT
         assert third.memory.thresholds.of(GLOBEX) < DEFAULT
@@ -100,7 +95,7 @@ async def test_a_damaged_record_in_redis_is_forgotten_and_the_replica_goes_on(
         assert third.state.up
 
 
-async def test_replicas_add_up_each_category_separately(redis: RedisProcess, pair: tuple[Replica, Replica]) -> None:
+async def test_replicas_add_up_each_category_separately(redis: RedisProcess, pair: Pair) -> None:
     for one, tenants in zip(pair, (("acme", "globex"), ("acme",)), strict=True):
         for tenant in tenants:
             verify(one, tenant, 70, category="dosages")
@@ -117,7 +112,7 @@ async def test_replicas_add_up_each_category_separately(redis: RedisProcess, pai
 
 @pytest.mark.parametrize("category", ["", "dosages"])
 async def test_a_tenant_that_was_removed_is_forgotten_in_all_its_categories_also_by_a_replica_with_news(
-    redis: RedisProcess, pair: tuple[Replica, Replica], category: str
+    redis: RedisProcess, client: Any, pair: Pair, category: str
 ) -> None:
     for each in ("", "chat", "dosages"):
         verify(pair[0], "acme", 200, category=each)
@@ -129,14 +124,13 @@ async def test_a_tenant_that_was_removed_is_forgotten_in_all_its_categories_also
     late = pair[1].memory.thresholds._held(Traffic("acme", category))
     assert late
     await pair[0].remove_tenant("acme")
-    await up_to_date(redis, *pair)
+    await up_to_date(*pair)
     assert [one.memory.thresholds.of(each) for one in pair for each in (ACME, CHAT, DOSAGES)] == [DEFAULT] * 6
     pair[1].memory.thresholds._records._tenants["acme"] = OrderedDict(
         {category: late}
     )  # as if the removal had not arrived yet
-    async with redis.client() as client:
-        await pair[1].store._verified.add(lambda call: call(client), pair[1].store.sequence - 1)
-        assert not await client.exists(f"{VERIFIED}engine:acme")
+    await pair[1].store._verified.add(lambda call: call(client), pair[1].store.sequence - 1)
+    assert not await client.exists(f"{VERIFIED}engine:acme")
     assert not late.has_news  # it was sent
     async with replica(redis.url) as third:
         assert samples(third.memory.thresholds, "acme", category) == 0
@@ -144,14 +138,11 @@ async def test_a_tenant_that_was_removed_is_forgotten_in_all_its_categories_also
         assert third.memory.thresholds.of(Traffic("globex", category)) < DEFAULT
 
 
-async def test_samples_of_older_replicas_count_for_no_category(
-    redis: RedisProcess, pair: tuple[Replica, Replica]
-) -> None:
+async def test_samples_of_older_replicas_count_for_no_category(redis: RedisProcess, client: Any, pair: Pair) -> None:
     verify(pair[0], "acme", 200)
     verify(pair[0], "acme", 150, category="chat")
     await swept(redis, pair[0], "acme", 150, "chat")
-    async with redis.client() as client:
-        await client.hdel(f"{VERIFIED}engine:acme", "at", "max_wrong")  # they write none
+    await client.hdel(f"{VERIFIED}engine:acme", "at", "max_wrong")  # they write none
     async with replica(redis.url) as third:
         kept = third.memory.thresholds
         assert [samples(kept, *each) for each in (ACME, CHAT)] == [200, 150]
@@ -159,12 +150,11 @@ async def test_samples_of_older_replicas_count_for_no_category(
         await swept(redis, third, "acme", 201)
 
 
-async def test_a_damaged_category_costs_no_other_anything(redis: RedisProcess, pair: tuple[Replica, Replica]) -> None:
+async def test_a_damaged_category_costs_no_other_anything(redis: RedisProcess, client: Any, pair: Pair) -> None:
     for category in ("", "chat", "dosages"):
         verify(pair[0], "acme", 200, category=category)
     await swept(redis, pair[0], "acme", 200, "dosages")
-    async with redis.client() as client:
-        await client.hset(f"{VERIFIED}engine:acme", mapping={"chat:samples": b"\xff", "of:none": b"\xff"})
+    await client.hset(f"{VERIFIED}engine:acme", mapping={"chat:samples": b"\xff", "of:none": b"\xff"})
     async with replica(redis.url) as third:
         kept = third.memory.thresholds
         assert [samples(kept, *each) for each in (ACME, CHAT, DOSAGES)] == [200, 0, 200]
@@ -173,7 +163,7 @@ async def test_a_damaged_category_costs_no_other_anything(redis: RedisProcess, p
 
 
 async def test_a_tenant_with_very_many_categories_takes_no_others_record(
-    redis: RedisProcess, pair: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch
+    redis: RedisProcess, client: Any, pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (record, redis_verified):
         monkeypatch.setattr(module, "RECORDS", MOST)
@@ -183,11 +173,10 @@ async def test_a_tenant_with_very_many_categories_takes_no_others_record(
     for number in range(2 * MOST):
         one = pair[number % 2]
         one.memory.thresholds.verify(Traffic("mallory", f"{number}"), 0.99, True, True)
-    async with redis.client() as client:
-        for one in pair:
-            await one.store._verified.add(lambda call: call(client), one.store.sequence)
-        theirs = await client.hlen(f"{VERIFIED}engine:mallory")
-        assert theirs == 10 * (MOST - 2)
+    for one in pair:
+        await one.store._verified.add(lambda call: call(client), one.store.sequence)
+    theirs = await client.hlen(f"{VERIFIED}engine:mallory")
+    assert theirs == 10 * (MOST - 2)
     async with replica(redis.url) as third:
         kept = third.memory.thresholds
         assert samples(kept, *DOSAGES) == samples(kept, *THEIRS) == 150
@@ -196,7 +185,7 @@ async def test_a_tenant_with_very_many_categories_takes_no_others_record(
 
 @pytest.mark.parametrize("call", [1, 2, 3])
 async def test_thresholds_hold_where_redis_is_lost_while_records_are_read(
-    redis: RedisProcess, client: Any, pair: tuple[Replica, Replica], call: int
+    redis: RedisProcess, client: Any, pair: Pair, call: int
 ) -> None:
     verify(pair[0], "acme", 200)
     await swept(redis, pair[0], "acme", 200)

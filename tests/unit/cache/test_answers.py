@@ -205,18 +205,6 @@ async def test_a_second_store_replaces_the_first(open_cache: OpenCache) -> None:
         assert await answer_to(bench, question) == b"Paris"
 
 
-async def test_removing_a_tenant_leaves_the_others(open_cache: OpenCache) -> None:
-    bench = open_cache()
-    theirs = identity(CAPITAL.asked, tenant="globex")
-    await store(bench, CAPITAL)
-    await store(bench, theirs)
-    assert await bench.answers.remove(Removal(tenant="acme")) == 1
-    assert await bench.answers.remove(Removal(tenant="acme")) == 0
-    assert (await look_up(bench, CAPITAL)).verdict is Verdict.MISS
-    assert (await look_up(bench, REWORDED)).verdict is Verdict.MISS
-    assert (await look_up(bench, theirs)).verdict is Verdict.EXACT
-
-
 async def test_watchers_get_every_removal_of_what_may_no_longer_be_served(open_cache: OpenCache) -> None:
     bench = open_cache(max_entries=2)
     replaced, evicted, removed = (identity(text) for text in ("one", "two", "three"))

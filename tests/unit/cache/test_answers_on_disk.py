@@ -34,15 +34,6 @@ def on_disk(open_cache: OpenCache, tmp_path: Path) -> OpenCache:
     return partial(open_cache, tmp_path / "cache.db")
 
 
-async def test_a_restart_finds_everything_and_embeds_nothing(on_disk: OpenCache) -> None:
-    before = on_disk()
-    await store(before, CAPITAL)
-    after = await before.restarted()
-    assert (await look_up(after, CAPITAL)).verdict is Verdict.EXACT
-    assert (await look_up(after, REWORDED)).verdict is Verdict.SEMANTIC
-    assert after.engine.embedded == [REWORDED.asked]
-
-
 async def test_a_restart_knows_what_was_used_last(on_disk: OpenCache) -> None:
     before = on_disk()
     for text in ("one", "two", "six"):
@@ -83,15 +74,6 @@ async def test_vectors_of_another_engine_are_not_compared(on_disk: OpenCache) ->
         after = await before.restarted()
     assert (await look_up(after, REWORDED)).verdict is Verdict.MISS
     assert (await look_up(after, CAPITAL)).verdict is Verdict.EXACT
-
-
-async def test_removed_and_expired_answers_stay_gone_after_a_restart(on_disk: OpenCache) -> None:
-    before = on_disk()
-    await store(before, CAPITAL)
-    await store(before, REWORDED, ttl_ms=1)
-    await before.answers.remove(Removal(key=CAPITAL.key))
-    before.clock.ms += 1
-    assert len((await before.restarted()).answers.entries) == 0
 
 
 async def test_a_stale_answer_survives_a_restart_and_is_still_no_hit(on_disk: OpenCache) -> None:

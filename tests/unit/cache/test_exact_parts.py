@@ -35,15 +35,6 @@ async def test_the_same_question_is_a_hit_and_another_wording_is_none(servicers:
     assert (other.verdict, other.similarity) == (Verdict.MISS, None)
 
 
-async def test_a_stored_answer_is_there_after_a_restart(tmp_path: Path) -> None:
-    settings, question = CacheSettings(database=str(tmp_path / "cache.db"), embedder="none"), identity("one")
-    cache = cache_pb2.DESCRIPTOR.services_by_name["CacheService"]
-    async with service.assemble(settings) as before:
-        await before[cache]._answers.store(question, b"yes", 10_000, NEVER)
-    async with service.assemble(settings) as after:
-        assert (await after[cache]._answers.lookup(question, 1, NEVER)).verdict is Verdict.EXACT
-
-
 async def test_a_collection_is_refused_with_the_extra_that_it_needs(servicers: Mapping[str, Any]) -> None:
     methods = collection_pb2.DESCRIPTOR.services_by_name["CollectionService"].methods
     for method in methods:

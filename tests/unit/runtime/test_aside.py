@@ -79,15 +79,6 @@ async def test_tenants_take_turns_at_medium_work() -> None:
     assert done.index("other") <= 2
 
 
-async def test_medium_work_that_is_cancelled_while_it_waits_leaves_its_turn_to_others() -> None:
-    done = list[str]()
-    waiting = [asyncio.create_task(aside("acme", LARGE_BYTES, lambda: done.append("done"))) for _ in range(3)]
-    await asyncio.sleep(0)
-    waiting[1].cancel()
-    await asyncio.gather(*waiting, return_exceptions=True)
-    assert done == ["done"] * 2
-
-
 async def test_no_cycles_are_looked_for_while_a_large_one_is_worked_on() -> None:
     assert gc.isenabled()
     assert await aside("acme", LARGE_BYTES + 1, gc.isenabled) is False

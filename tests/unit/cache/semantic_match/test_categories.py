@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.cache.semantic_match import record as records
-from services.cache.semantic_match.record import DECISIONS, FLOOR, RECORDS, Records
+from services.cache.semantic_match.record import DECISIONS, FLOOR, Records
 from services.cache.semantic_match.thresholds import Thresholds
 from services.cache.semantic_match.traffic import Traffic
 from tests.examples import examples
@@ -198,28 +198,6 @@ def test_after_a_restart_a_stricter_category_is_as_it_was_and_raises_no_second_a
         assert again.of(DOSAGES) == kept.of(DOSAGES)
         assert again.for_lookup(DOSAGES, 0.002) == kept.of(DOSAGES)
     assert (again.alarms, caplog.text) == (0, "")
-
-
-def test_an_alarm_says_which_category_it_is_about(caplog: pytest.LogCaptureFixture) -> None:
-    kept = Thresholds(DEFAULT, ALLOWED)
-    with caplog.at_level(logging.WARNING):
-        for _ in range(60):
-            kept.verify(DOSAGES, 0.99, True, False)
-    assert "tenant acme, category dosages: by what was verified, more than 0.01 of its lookups" in caplog.text
-
-
-def test_a_tenant_with_very_many_categories_takes_no_others_record() -> None:
-    kept = Thresholds(DEFAULT, ALLOWED)
-    others = [Traffic(f"tenant {number}", "chat") for number in range(300)]
-    for one in others:
-        for _ in range(60):
-            kept.verify(one, 0.99, True, False)
-    tightened = [kept.of(one) for one in others]
-    assert min(tightened) > DEFAULT
-    for number in range(3 * RECORDS):
-        kept.look_up(Traffic("mallory", f"{number}"), True)
-    assert [kept.of(one) for one in others] == tightened
-    assert len(list(kept._records)) == RECORDS
 
 
 USES = st.lists(st.tuples(st.sampled_from("abcde"), st.integers(0, 20)), max_size=200)

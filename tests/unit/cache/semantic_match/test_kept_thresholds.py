@@ -125,24 +125,6 @@ def test_samples_of_another_engine_default_or_rules_are_kept_apart(monkeypatch: 
 CHAT, DOSAGES, THEIRS = Traffic("acme", "chat"), Traffic("acme", "dosages"), Traffic("globex", "dosages")
 
 
-async def test_each_category_outlasts_a_restart_separately_and_is_forgotten_with_its_tenant(tmp_path: Path) -> None:
-    path = tmp_path / "cache.db"
-    async with opened(path) as (store, kept):
-        for traffic, right in ((ACME, True), (CHAT, True), (DOSAGES, False), (THEIRS, False)):
-            verify(kept, traffic.tenant, right=right, category=traffic.category)
-        store.sweep([], [])
-        found = {traffic: kept.of(traffic) for traffic in (ACME, CHAT, DOSAGES, THEIRS)}
-    assert found[CHAT] < DEFAULT < found[DOSAGES]
-    async with opened(path) as (store, kept):
-        assert {traffic: kept.of(traffic) for traffic in found} == found
-        await store.remove(Removal(tenant="acme"))
-    async with opened(path) as (_, kept):
-        assert {traffic: kept.of(traffic) for traffic in found} == {
-            **dict.fromkeys((ACME, CHAT, DOSAGES), DEFAULT),
-            THEIRS: found[THEIRS],
-        }
-
-
 async def test_a_tenant_with_very_many_categories_takes_no_others_row(tmp_path: Path) -> None:
     path = tmp_path / "cache.db"
     async with opened(path) as (store, kept):

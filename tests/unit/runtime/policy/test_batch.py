@@ -139,28 +139,6 @@ async def test_tenants_take_turns_at_the_places_of_a_batch(engine, make):
     assert [sorted(batch) for batch in engine.batches] == [[0], [1, 2, 10, 11], [3, 4, 5, 6], [7, 8]]
 
 
-async def test_a_cancelled_waiters_item_does_not_run(engine, make):
-    batcher = make(max_delay_s=0)
-    first = await occupied(engine, batcher)
-    given_up = asyncio.create_task(batcher.submit(1))
-    stays = asyncio.create_task(batcher.submit(2))
-    await asyncio.sleep(0)
-    given_up.cancel()
-    engine.limiter.set()
-    assert await asyncio.gather(first, stays) == [0, 4]
-    assert engine.batches == [[0], [2]]
-
-
-async def test_a_waiter_cancelled_while_its_item_runs_cancels_no_other(engine, make):
-    batcher = make(max_size=2)
-    engine.limiter.clear()
-    given_up, stays = (asyncio.create_task(batcher.submit(item)) for item in (1, 2))
-    await engine.busy.wait()
-    given_up.cancel()
-    engine.limiter.set()
-    assert await stays == 4
-
-
 async def test_an_expired_item_does_not_run_and_another_is_batched_instead(engine, make):
     clock = PausedClock()
     batcher = make(max_size=2)
