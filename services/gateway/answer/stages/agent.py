@@ -116,7 +116,6 @@ class AgentStage(AnswerStage):
         """Why a call is not made, for the model; empty where it is."""
         ledger, most = self.context.ledger, request_tools.toolbox.settings.max_arguments_bytes
         if self._asked >= request_tools.max_calls:
-            self._over = True
             ledger.decide(Act.TOOL_CAPPED, call.name, f"at most {request_tools.max_calls} calls")
             ledger.degrade(Degraded.TOOLS_LIMITED)
             return "Not called: there were as many calls as there may be. Answer with what you have."

@@ -11,11 +11,9 @@ from prometheus_client import REGISTRY
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from launcher.meshfile.provider_models import find
-from services.gateway.generation.stack import make_stack
 from services.runtime.routing import Choice, Demand, Model, Tier, choose
-from tests.clock import loop_clock
 from tests.unit.gateway.answer.scene import MISS, Scene
-from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, ScriptedRoutes, fleet, text
+from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, ScriptedRoutes, text
 
 MICRODOLLAR = 1e-6
 
@@ -81,11 +79,7 @@ def _tiered(name: str, row: Model | None) -> Model:
 
 
 def scene(policies: Mapping[str, object] | None = None, **llms: object) -> Scene:
-    made = Scene(ScriptedCache(MISS), PricedRoutes(tuple(llms)), **llms)  # type: ignore[arg-type]
-    made.fleet = fleet(loop_clock, policies, **llms)
-    stack = make_stack(made.fleet, made.write_behind.observe)
-    made.backends = replace(made.backends, fleet=made.fleet, models=stack)
-    return made
+    return Scene(ScriptedCache(MISS), PricedRoutes(tuple(llms)), policies=policies, **llms)  # type: ignore[arg-type]
 
 
 def ends(

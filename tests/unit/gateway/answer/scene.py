@@ -42,17 +42,9 @@ from tests.unit.gateway.scripted import (
 )
 
 MISS = cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_MISS, similarity=0.4)
-
-
 STORED = cache_pb2.Answer(text="Paris.", model="large", finish_reason=chat_pb2.FINISH_REASON_STOP)
-
-
 EXACT = cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_EXACT, answer=STORED, key="k", similarity=1, ttl_ms=9_000)
-
-
 ACME = Tenant("acme", prefix_salt="salt")
-
-
 EVERYTHING = Tenant("acme", prefix_salt="salt", tools=("*",))
 
 

@@ -55,21 +55,35 @@ def lost(after_s: float | None = None) -> Callable[[Fleet], None]:
     return arrange
 
 
-def test_a_call_waits_for_the_model_and_its_stage_can_say_so():
-    scene = play(arrange=starting(2.0), m=says("here"))
-    assert (scene.words, scene.decisions) == ("here", [("start", "waited")])
+@pytest.mark.parametrize(("away", "to"), [(starting, "start"), (lost, "come back")])
+def test_a_call_waits_for_the_model_and_its_stage_can_say_so(away: Callable[[float], Any], to: str):
+    waits = _waits()
+    scene = play(arrange=away(2.0), m=says("here"))
+    assert (scene.words, scene.decisions, scene.report.problems) == ("here", [("start", "waited")], [])
     assert scene.took_s == pytest.approx(2.01)
-    assert scene.report.waited == "m: 2000 ms for the model to start"
-    assert scene.report.problems == []
+    assert scene.report.waited == f"m: 2000 ms for the model to {to}"
+    assert [now - before for now, before in zip(_waits(), waits, strict=True)] == pytest.approx([1, 2.0])
 
 
-def test_a_call_waits_no_longer_than_its_budget_and_its_error_says_why():
+def _waits() -> list[float]:
+    """How many calls have waited for `m`, and for how many seconds altogether."""
+    name, labels = "hedgerow_start_wait_seconds", {"model": "m"}
+    return [REGISTRY.get_sample_value(f"{name}_{part}", labels) or 0.0 for part in ("count", "sum")]
+
+
+@pytest.mark.parametrize(
+    ("away", "to", "error", "why"),
+    [(starting, "start", Starting, "the model is starting"), (lost, "come back", ModelUnavailable, "no connection")],
+)
+def test_a_call_waits_no_longer_than_its_budget_and_its_error_says_why(
+    away: Callable[[], Any], to: str, error: type[Unavailable], why: str
+):
     llm = says("here")
-    scene = play({"budget_s": 1.0}, arrange=starting(), m=llm)
-    assert isinstance(scene.error, Starting)
-    assert scene.error.message == "m: the model is starting"
-    assert scene.report.waited == "m: 950 ms for the model to start, in vain"
-    assert (scene.decisions, scene.error.retry_delay_s) == ([("start", "waited")], 1.0)
+    scene = play({"budget_s": 1.0}, arrange=away(), m=llm)
+    assert (type(scene.error), scene.error.message) == (error, f"m: {why}")
+    assert scene.report.waited == f"m: 950 ms for the model to {to}, in vain"
+    assert scene.decisions[0] == ("start", "waited")
+    assert 0 < scene.error.retry_delay_s <= 1.2
     assert 0.9 < scene.took_s < 1.0
     assert calls(llm) == [0]
 
@@ -110,11 +124,12 @@ async def test_a_call_that_does_not_wait_does_not_join_one_that_does():
     waiting.reader.close()
 
 
-def test_another_model_that_serves_answers_at_once():
-    loading = says("late")
-    scene = play(arrange=starting(2.0), m=loading, other=says("other"))
-    assert (scene.words, scene.report.model, calls(loading)) == ("other", "other", [0])
-    assert scene.decisions == [("fallback", "started")]
+@pytest.mark.parametrize(("away", "refused"), [(starting, []), (lost, [("breaker", "refused")])])
+def test_another_model_that_serves_answers_at_once(away: Callable[[float], Any], refused: list[tuple[str, str]]):
+    absent = says("late")
+    scene = play(arrange=away(2.0), m=absent, other=says("other"))
+    assert (scene.words, scene.report.model, calls(absent)) == ("other", "other", [0])
+    assert scene.decisions == [*refused, ("fallback", "started")]
 
 
 def test_a_call_waits_where_the_other_model_is_away():
@@ -187,28 +202,6 @@ def test_a_model_without_replicas_is_waited_for_while_the_control_plane_may_stil
     assert scene.took_s == pytest.approx(2.0)
 
 
-def test_a_call_that_finds_the_connection_lost_waits_for_it_and_says_for_how_long():
-    waits = _waits()
-    scene = play(arrange=lost(2.0), m=says("here"))
-    assert (scene.words, scene.decisions) == ("here", [("start", "waited")])
-    assert scene.report.waited == "m: 2000 ms for the model to come back"
-    assert [now - before for now, before in zip(_waits(), waits, strict=True)] == pytest.approx([1, 2.0])
-
-
-def _waits() -> list[float]:
-    """How many calls have waited for `m`, and for how many seconds altogether."""
-    name, labels = "hedgerow_start_wait_seconds", {"model": "m"}
-    return [REGISTRY.get_sample_value(f"{name}_{part}", labels) or 0.0 for part in ("count", "sum")]
-
-
-def test_a_call_that_waits_in_vain_for_a_lost_connection_fails_as_unavailable_within_its_budget():
-    scene = play({"budget_s": 1.0}, arrange=lost(), m=says("here"))
-    assert isinstance(scene.error, ModelUnavailable)
-    assert scene.error.message == "m: no connection"
-    assert scene.report.waited == "m: 950 ms for the model to come back, in vain"
-    assert 0.9 < scene.took_s < 1.0
-
-
 def test_a_call_whose_connection_is_lost_after_it_was_sent_fails_at_once():
     llm = ScriptedLlm(0.1, GONE)
 
@@ -218,11 +211,6 @@ def test_a_call_whose_connection_is_lost_after_it_was_sent_fails_at_once():
     scene = play(policies={"retry": RETRY}, warm_up=20, arrange=arrange, m=llm)
     assert isinstance(scene.error, Unavailable)
     assert (calls(llm), scene.took_s) == ([1], pytest.approx(0.1, abs=0.01))
-
-
-def test_another_model_answers_where_the_connection_of_the_first_is_lost():
-    scene = play(arrange=lost(2.0), m=says("late"), other=says("other"))
-    assert (scene.words, scene.decisions) == ("other", [("breaker", "refused"), ("fallback", "started")])
 
 
 FEW_PLACES = {"algorithm": "fixed", "initial": 2, "queue": 2, "queue_ms": 10}
