@@ -52,10 +52,12 @@ OFFERED = [pb.MeshTool(name="weather", offered=True)]
 OSLO = ("weather", {"city": "Oslo"})
 
 
-async def test_an_unchanged_request_is_sent_in_its_original_words():
+@pytest.mark.parametrize("seen", [{}, {"images": [pb.Image(data=b"png")]}], ids=["text", "a picture that it sees"])
+async def test_an_unchanged_request_is_sent_in_its_original_words(seen: dict[str, Any]):
     scene = Scene(small=ScriptedLlm(*ANSWER))
+    scene.pixels = True
     own = words(temperature=0.3)
-    await scene.final(original=own)
+    await scene.final(original=own, **seen)
     (asked,) = scene.llms["small"].requests
     assert asked.original == own
 
@@ -106,14 +108,6 @@ async def test_a_large_request_that_waits_for_others_ends_with_its_budget(large:
         done.set()
         other.cancel()
     assert loop_clock() - began == pytest.approx(0.99)
-
-
-async def test_a_picture_for_a_model_with_vision_is_sent_as_it_came():
-    scene = Scene(small=ScriptedLlm(*ANSWER))
-    scene.pixels = True
-    own = words(top_p=0.5)
-    await scene.final(images=[pb.Image(data=b"png")], original=own)
-    assert scene.llms["small"].requests[0].original == own
 
 
 @pytest.mark.parametrize(

@@ -99,15 +99,6 @@ async def test_a_retry_and_a_breaker_together_make_two_calls_and_then_none():
     assert refused.took_s == 0
 
 
-async def test_an_open_breaker_gives_way_to_the_next_model_without_a_call():
-    broken, other = ScriptedLlm(GONE), says("other")
-    behind = fleet(loop_clock, {"breaker": ALWAYS_OPEN}, m=broken, other=other)
-    assert (await Scene(behind).run()).words == "other"
-    scene = await Scene(behind).run()
-    assert (scene.words, calls(broken, other)) == ("other", [1, 2])
-    assert scene.decisions == [("breaker", "refused"), ("fallback", "started")]
-
-
 async def test_a_late_first_text_gives_way_to_another_model_and_the_rest_of_the_time_is_its_own():
     slow, small = says("slow", 5.0), says("small", 1.0)
 

@@ -214,15 +214,6 @@ async def test_a_question_that_is_not_transcribed_in_time_ends_at_its_budget_wit
     assert outcomes(final) == {"audio": "OVERRUN"}
 
 
-async def test_a_service_that_is_busy_is_asked_again_by_the_next_request():
-    audio = ScriptedAudio(error=Exhausted("busy", retry_delay_s=2))
-    scene = Scene(senses=senses(audio=audio))
-    for _ in range(10):
-        with pytest.raises(Exhausted):
-            await scene.messages(messages=[], audio=RECORDING)
-    assert len(audio.recordings) == 10
-
-
 @pytest.mark.parametrize(
     "guard", [None, pb.GuardPolicy(answer_personal=pb.GUARD_ACTION_MASK)], ids=["plain", "guarded"]
 )
