@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import kubernetes_validate
 import kubernetes_validate.utils
 import pytest
 import yaml
 
-from docs.settings import settings_classes
-from services.runtime.process.config import load
 from services.runtime.process.workers import SLACK_S
+from tests.contract.accepting import accepted, exposed
 from tests.contract.chart import (
     CHART,
     VALUES,
     VARIANTS,
-    Manifest,
     container,
     environment,
     identity,
@@ -38,7 +34,6 @@ PAGE = REPOSITORY / "docs/kubernetes.md"
 OLDEST = yaml.safe_load((CHART / "Chart.yaml").read_text())["kubeVersion"].removeprefix(">=")[:4]
 VERSIONS = (OLDEST, ".".join(kubernetes_validate.latest_version().split(".")[:2]))
 FOREIGN = ("cert-manager.io/", "keda.sh/", "monitoring.coreos.com/")  # whose schemas are not Kubernetes' own
-CLASSES = {cls.__module__.split(".")[1]: cls for cls in settings_classes()}
 PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
 pytestmark = needs_helm
 everywhere = pytest.mark.parametrize("variant", VARIANTS)
@@ -49,26 +44,6 @@ def _schemas_are_read_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kubernetes_validate.utils, "schema_contents", cache(kubernetes_validate.utils.schema_contents))
         yield
-
-
-def exposed(service: str) -> int:
-    """The port that its image listens on."""
-    text = (REPOSITORY / f"deploy/docker/{service}.Dockerfile").read_text()
-    return int(re.findall(r"^EXPOSE (\d+)$", text, flags=re.MULTILINE)[0])
-
-
-def takes(workload: Manifest, folder: Path, monkeypatch: pytest.MonkeyPatch) -> object:
-    """The settings that its service makes of its environment."""
-    service = identity(workload)
-    for name in [name for name in os.environ if name.startswith("HEDGEROW_")]:
-        monkeypatch.delenv(name)
-    variables = {name: value for name, value in environment(workload).items() if name.startswith("HEDGEROW_")}
-    assert all(name.startswith(f"HEDGEROW_{service.upper()}_") for name in variables)
-    variables[f"HEDGEROW_{service.upper()}_ADDRESS"] = f"0.0.0.0:{exposed(service)}"  # the image's
-    (folder / "tenants.yaml").write_text("{}")
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value.replace("/etc/hedgerow", str(folder)))
-    return load(CLASSES[service], [], prog=service)
 
 
 def test_every_values_file_is_tried_and_says_how_it_is_used() -> None:
@@ -109,7 +84,7 @@ def test_the_environment_is_settings_that_the_service_takes(
     answer = rendered(variant)
     (tmp_path / "topology.yaml").write_text(answer.kind("ConfigMap")["topology"]["data"]["topology.yaml"])
     for workload in answer.ours.values():
-        settings: Any = takes(workload, tmp_path, monkeypatch)
+        settings = accepted(identity(workload), environment(workload), tmp_path, monkeypatch)
         assert settings.tls_dir == (None if variant == "provider" else Path("/tls"))
         assert 0 < settings.lame_duck_ms < settings.grace_ms
         assert pod(workload)["terminationGracePeriodSeconds"] > settings.grace_ms / 1000 + SLACK_S

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -12,18 +11,17 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from docs.settings import settings_classes
 from hedgerow.identities import IDENTITIES, server_name_of
 from hedgerow_cli.app import app
 from launcher.demo import PULLED, demo_settings, public_models
 from services.control import topology
 from services.gateway.upstream.discovery import bootstrap
 from services.runtime.process.config import load
+from tests.contract.accepting import CLASSES, give_only
 
 REPOSITORY = Path(__file__).parents[2]
 BASE, GPU, MESH = "docker-compose.yml", "docker-compose.gpu.yml", "docker-compose.mesh.yml"
 TOPOLOGY = REPOSITORY / "deploy/docker/topology.yaml"
-CLASSES = {cls.__module__.split(".")[1]: cls for cls in settings_classes()}
 
 
 ONE_SHOT = ("certs", "models")  # services that end when their work is done
@@ -78,16 +76,12 @@ def secrets(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_environment_is_settings_that_the_service_takes(
     fields: dict[str, Any], secrets: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in os.environ:
-        if name.startswith("HEDGEROW_"):
-            monkeypatch.delenv(name)
     ours = {name: value for name, value in fields["environment"].items() if name.startswith("HEDGEROW_")}
     cls = CLASSES[folder(fields)]
     assert all(name.startswith(cls.model_config.get("env_prefix", "-")) for name in ours)
     ours |= dict(re.findall(r"(HEDGEROW_\w+_ADDRESS)=(\S+)", dockerfile(fields).read_text()))
     places = {"/etc/hedgerow/topology.yaml": TOPOLOGY, "/tls/redis.yaml": secrets / folder(fields) / "redis.yaml"}
-    for name, value in ours.items():
-        monkeypatch.setenv(name, str(places.get(value, value)))
+    give_only(monkeypatch, {name: str(places.get(value, value)) for name, value in ours.items()})
     load(cls, [], prog="service")
 
 

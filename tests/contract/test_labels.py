@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from docs import labels as page
-from services.gateway.labels import Act, Degraded, Policy
+from services.gateway.labels import Act, Policy
 
 CONTRACT = Path(__file__).parents[2] / "protos" / "hedgerow" / "gateway" / "v1" / "gateway.proto"
 
@@ -20,19 +20,5 @@ def test_the_contract_names_every_policy() -> None:
     assert [word for word in Policy if f"`{word}`" not in said + after] == []
 
 
-def test_a_label_is_said_once_and_names_its_stage() -> None:
+def test_a_decision_is_named_once() -> None:
     assert len({(act.value.policy, act.value.action) for act in Act}) == len(Act)
-    assert {label.split(":")[0] for label in Degraded} == {
-        "audio",
-        "vision",
-        "cache",
-        "quota",
-        "router",
-        "prompt",
-        "tools",
-        "guard",
-        "cascade",
-        "form",
-        "response",
-        "llm",
-    }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 
 import pytest
@@ -17,6 +16,7 @@ from services.gateway.settings.prompt import WarmSettings
 from services.gateway.settings.tools import ToolSettings
 from services.runtime.process.config import load
 from services.vision.manifest import Manifest
+from tests.contract.accepting import give_only
 from tests.contract.test_pages import DOCUMENTS, PAGES, blocks
 
 CLASSES = {str(cls.model_config.get("env_prefix")): cls for cls in settings_classes()}
@@ -46,10 +46,7 @@ def test_there_are_values_on_the_pages() -> None:
 def test_a_service_takes_the_value_of_a_setting(
     page: str, variable: str, value: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in os.environ:
-        if name.startswith("HEDGEROW_"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv(variable, value)
+    give_only(monkeypatch, {variable: value})
     prefix = PREFIX.match(variable)
     assert prefix
     with contextlib.suppress(SystemExit):

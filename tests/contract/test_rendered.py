@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -15,14 +14,13 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
-from docs.settings import settings_classes
 from launcher.meshfile import compose, helm
 from launcher.meshfile.fields import Surroundings
 from launcher.meshfile.reading import parse
 from launcher.meshfile.schema import MeshFile
 from launcher.meshfile.tenants import Tenant
 from services.gateway.settings.tenants import TenantSettings
-from services.runtime.process.config import load
+from tests.contract.accepting import accepted
 from tests.contract.chart import CHART, ask, container, environment, needs_helm, over
 
 REPOSITORY = Path(__file__).parents[2]
@@ -32,7 +30,6 @@ KEYS = {
     "CACHE_KEY": "Ab12" * 10 + "Ab0=",
     "CALLER_KEY": "caller-Ab12",
 }
-CLASSES = {cls.__module__.split(".")[1]: cls for cls in settings_classes()}
 SMALLEST = "models: {gpt: 'https://api.example/v1'}\n"
 TENANTS = "tenants:\n  acme: {key_env: CALLER_KEY, concurrency: 4}\n"
 SEVERAL = """\
@@ -77,18 +74,6 @@ def folder_of(image: str) -> str:
     return image.rpartition("/")[2].partition(":")[0].removesuffix("-cuda")
 
 
-def takes(service: str, settings: dict[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The service's own settings class takes them all."""
-    for name in [name for name in os.environ if name.startswith("HEDGEROW_")]:
-        monkeypatch.delenv(name)
-    (folder / "tenants.yaml").write_text("{}")
-    for name, value in settings.items():
-        monkeypatch.setenv(name, value.replace("/etc/hedgerow", str(folder)))
-    (port,) = re.findall(r"^EXPOSE (\d+)$", (REPOSITORY / f"deploy/docker/{service}.Dockerfile").read_text(), re.M)
-    monkeypatch.setenv(f"HEDGEROW_{service.upper()}_ADDRESS", f"0.0.0.0:{port}")
-    load(CLASSES[service], [], prog=service)
-
-
 each_text = pytest.mark.parametrize("text", [SMALLEST + TENANTS, FULL + TENANTS], ids=["smallest", "full"])
 
 
@@ -109,9 +94,8 @@ def test_the_environment_in_compose_is_settings_that_the_service_takes(
         settings = {
             name: re.sub(r"\$\{(\w+):\?\}", lambda found: KEYS[found[1]], value).replace("$$", "$")
             for name, value in service["environment"].items()
-            if name.startswith("HEDGEROW_")
         }
-        takes(folder_of(service["image"]), settings, tmp_path, monkeypatch)
+        accepted(folder_of(service["image"]), settings, tmp_path, monkeypatch)
 
 
 @each_text
@@ -172,8 +156,7 @@ def test_the_chart_renders_settings_that_the_services_accept(
     parts_of = {container.part.name for container in helm.planned(file_of(mesh))}
     assert answer.ours.keys() == parts_of | {"control"}
     for workload in answer.ours.values():
-        settings = {name: value for name, value in environment(workload).items() if name.startswith("HEDGEROW_")}
-        takes(folder_of(container(workload)["image"]), settings, tmp_path, monkeypatch)
+        accepted(folder_of(container(workload)["image"]), environment(workload), tmp_path, monkeypatch)
 
 
 @needs_helm

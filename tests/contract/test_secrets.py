@@ -6,7 +6,6 @@ import contextlib
 import io
 import json
 import logging
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from docs.settings import Setting, settings, settings_classes
 from services.runtime import explain
 from services.runtime.process.config import ServiceSettings, load
 from services.runtime.process.logs import setup_logging
+from tests.contract.accepting import give_only
 
 MARK = "hunter2"
 URLS = (
@@ -43,11 +43,7 @@ TEXTS = [
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
     """An environment with only the variables that services need."""
-    for name in os.environ:
-        if name.startswith("HEDGEROW_"):
-            monkeypatch.delenv(name)
-    for name, value in NEEDED.items():
-        monkeypatch.setenv(name, value)
+    give_only(monkeypatch, NEEDED)
     (tmp_path / "topology.yaml").write_text('services: {llm: {endpoints: [{address: "127.0.0.1:1"}]}}')
     monkeypatch.setenv("HEDGEROW_CONTROL_TOPOLOGY", str(tmp_path / "topology.yaml"))
     return monkeypatch

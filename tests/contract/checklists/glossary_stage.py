@@ -169,7 +169,11 @@ async def test_a_question_has_the_explanations_of_its_words() -> None:
 ''',
 }
 TESTS = [
-    *(f"tests/contract/test_{name}.py" for name in ("services", "stubs", "settings", "mesh_schema")),
+    *(f"tests/contract/test_{name}.py" for name in ("settings", "mesh_schema")),
+    "tests/contract/test_generated.py::test_stubs_are_what_the_contracts_generate",
+    "tests/contract/test_tree.py::test_the_folders_are_the_services",
+    f"tests/contract/test_tree.py::test_a_service_has_an_extra_and_its_own_port[{NAME}]",
+    "tests/contract/test_tree.py::test_the_import_rules_know_every_service",
     f"tests/contract/test_images.py::test_an_image_has_every_package_its_service_imports[{NAME}]",
     f"tests/contract/test_images.py::test_an_image_runs_its_service_without_privileges_and_has_a_health_check[{NAME}]",
     "tests/contract/test_images.py::test_every_service_has_an_image",

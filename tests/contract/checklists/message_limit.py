@@ -40,7 +40,8 @@ def test_a_conversation_longer_than_its_caller_wants_is_refused() -> None:
         check(asked, SETTINGS)
 '''
 TESTS = [
-    f"tests/contract/{name}.py" for name in ("test_request_options", "test_openapi", "test_sdk_page", "test_stubs")
+    *(f"tests/contract/{name}.py" for name in ("test_request_options", "test_openapi", "test_sdk_page")),
+    "tests/contract/test_generated.py::test_stubs_are_what_the_contracts_generate",
 ]
 
 

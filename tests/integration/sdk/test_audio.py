@@ -149,10 +149,3 @@ async def test_the_sync_client_does_the_same(audio: ScriptedAudio) -> None:
     got = await blocking(hedgerow.AudioClient(audio.target), transcribe)
     assert (got.text, got.segments, notices) == ("Which city?", (FIRST,), [FOUND, FIRST])
     assert sum(len(request.data) for request in audio.requests) == 600_000
-    audio.script = live(segment(0, "Which city?"))
-    heard = await blocking(hedgerow.AudioClient(audio.target), lambda client: list(client.transcribe_stream([b"\0\0"])))
-    kinds = ["SpeechStarted", "Partial", "Partial", "Segment", "SpeechSummary"]
-    assert [type(event).__name__ for event in heard] == kinds
-    audio.script = [pb.GetModelResponse(name="demo-whisper")]
-    model = await blocking(hedgerow.AudioClient(audio.target), lambda client: client.model())
-    assert model.name == "demo-whisper"

@@ -5,14 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import hedgerow
-from hedgerow.gateway.v1 import gateway_pb2 as pb
 from tests.integration.scripted import Hold
-from tests.integration.scripted_gateway import (
-    ScriptedGateway,
-    accepted,
-    answer,
-    final,
-)
+from tests.integration.scripted_gateway import ScriptedGateway, accepted, answer
 from tests.integration.sdk.blocking import blocking
 
 
@@ -34,10 +28,3 @@ async def test_leaving_a_sync_stream_cancels_the_call(gateway: ScriptedGateway) 
     gateway.script = [accepted(), Hold()]
     await blocking(hedgerow.Client(gateway.target), lambda client: next(iter(client.stream("?"))))
     await asyncio.wait_for(gateway.cancelled.wait(), 20)
-
-
-async def test_the_sync_client_batches(gateway: ScriptedGateway) -> None:
-    gateway.script = [pb.GenerateBatchResponse(index=0, final=final("Paris."))]
-    [(index, got)] = await blocking(hedgerow.Client(gateway.target), lambda client: list(client.batch(["?"])))
-    assert index == 0
-    assert isinstance(got, hedgerow.Answer)

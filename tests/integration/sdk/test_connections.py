@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from functools import partial
 
 import pytest
 
@@ -16,7 +15,6 @@ from hedgerow.gateway.v1.gateway_pb2 import GenerateRequest
 from tests.fault.proxy import FaultProxy
 from tests.integration.scripted import Hold
 from tests.integration.scripted_gateway import ScriptedGateway, accepted, answer, deltas
-from tests.integration.sdk.blocking import blocking
 
 
 async def test_a_client_that_was_closed_connects_again(gateway: ScriptedGateway) -> None:
@@ -66,18 +64,6 @@ async def test_a_client_that_is_closed_before_the_next_gateway_is_asked_cancels_
             await anext(stream)
         assert caught.value.partial
         assert caught.value.partial.text == "Pa"
-        cut = partial(asyncio.get_running_loop().call_soon_threadsafe, proxy.cut)
-
-        def ask(blocking_client: hedgerow.Client) -> None:
-            monkeypatch.setattr("hedgerow._answer_stream.pause", lambda _: blocking_client.close())
-            stream = blocking_client.stream("?", budget_ms=20_000)
-            next(stream)
-            next(stream)
-            cut()
-            with pytest.raises(hedgerow.Cancelled):
-                next(stream)
-
-        await blocking(hedgerow.Client(proxy.address), ask)
 
 
 @pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import pytest
@@ -14,9 +13,7 @@ import hedgerow
 from hedgerow.vision.v1 import vision_pb2 as pb
 from tests.integration.scripted import Heard, Hold, Refusal
 from tests.integration.scripted_vision import TIMING, ScriptedVision, labels, serve_vision
-from tests.integration.sdk.blocking import blocking
 
-T = TypeVar("T")
 TOOK = hedgerow.VisionTiming(1, 2, 3, 4)
 
 
@@ -137,26 +134,3 @@ async def test_a_service_that_is_too_slow_is_named(vision: ScriptedVision) -> No
     async with hedgerow.AsyncVisionClient(vision.target, default_budget_ms=50) as client:
         with pytest.raises(hedgerow.DeadlineExceeded, match=r"the vision service at .* after 0\.05 s"):
             await client.classify(b"png")
-
-
-async def test_the_sync_client_does_the_same(vision: ScriptedVision) -> None:
-    def sync(use: Callable[[hedgerow.VisionClient], T]) -> Awaitable[T]:
-        return blocking(hedgerow.VisionClient(vision.target), use)
-
-    def classify(client: hedgerow.VisionClient) -> hedgerow.Classification:
-        client.prewarm()
-        return client.classify(b"png")
-
-    vision.script = [pb.ClassifyResponse(results=[labels(("red circle", 0.75))], model="shapes", timing=TIMING)]
-    assert (await sync(classify)).results == ((hedgerow.Label("red circle", 0.75),),)
-    vision.script = [Heard(3), pb.ClassifyFramesResponse(id=1, dropped=1)]
-    seen = await sync(lambda client: list(client.classify_frames([b"a", b"b"])))
-    assert seen == [hedgerow.FrameLabels(1, (), 1, 0, "")]
-    vision.script = [pb.EmbedResponse(embeddings=[pb.Embedding(values=[1])])]
-    assert (await sync(lambda client: client.embed(b"png"))).vectors == ((1.0,),)
-    made = pb.Tensor(name="y", data_type=pb.DATA_TYPE_UINT8, shape=[1], data=b"2")
-    vision.script = [pb.InferResponse(outputs=[made])]
-    inferred = await sync(lambda client: client.infer({"x": hedgerow.Tensor("uint8", (1,), b"1")}))
-    assert inferred.outputs == {"y": hedgerow.Tensor("uint8", (1,), b"2")}
-    vision.script = [pb.ListModelsResponse(models=[pb.Model(name="shapes")])]
-    assert [model.name for model in await sync(lambda client: client.models())] == ["shapes"]
