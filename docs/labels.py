@@ -1,4 +1,4 @@
-"""Writes the tables of labels in `reports.md` from the enums that the gateway uses. Run it with `make docs`."""
+"""Writes the lists of labels in `reports.md` from the enums that the gateway uses. Run it with `make docs`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,12 @@ from services.gateway.decisions import Changed
 from services.gateway.labels import Act, Bypassed, Degraded, Policy
 
 PAGE = Path(__file__).with_name("reports.md")
+# The labels of a list, by the line above it.
+LISTS: dict[str, type[Degraded] | type[Bypassed] | type[Changed]] = {
+    "## Degraded answers": Degraded,
+    "What was done:": Changed,
+    "Why the cache was left out:": Bypassed,
+}
 
 
 def main() -> None:
@@ -18,14 +24,9 @@ def main() -> None:
 
 
 def render(page: str) -> str:
-    """The page with its tables as they should be."""
-    degraded, bypassed, changed = [
-        [f"| `{label}` | {label.means[0].upper()}{label.means[1:]}. |" for label in labels]
-        for labels in (Degraded, Bypassed, Changed)
-    ]
-    page = replaced(page, "| label | what happened |", degraded)
-    page = replaced(page, "| reason | why the cache was left out |", bypassed)
-    page = replaced(page, "| change | what was done |", changed)
+    """The page with its lists as they should be."""
+    for head, labels in LISTS.items():
+        page = replaced(page, head, [f"- `{label}`: {label.means[0].upper()}{label.means[1:]}." for label in labels])
     return replaced(page, "| policy | actions |", list(_policies()))
 
 
@@ -38,12 +39,12 @@ def _policies() -> Iterator[str]:
 
 
 def replaced(page: str, head: str, rows: Sequence[str], name: str = PAGE.name) -> str:
-    """The page, with the rows under `head` replaced. Raises ValueError where the page `name` has no such table."""
-    found = re.search(rf"^{re.escape(head)}\n\|[-|]+\|\n(\|.*\n)*", page, re.MULTILINE)
+    """The page, with the rows of a table, or of a list, under the line `head` replaced. Raises ValueError where the
+    page `name` has none."""
+    found = re.search(rf"^({re.escape(head)}\n(?:\|[-|]+\|)?\n)(?:(?:\||- |  ).*\n)*", page, re.MULTILINE)
     if found is None:
-        raise ValueError(f"{name}: no table under {head}")
-    columns = head.count("|") - 1
-    return page.replace(found[0], "\n".join([head, "|" + "---|" * columns, *rows, ""]))
+        raise ValueError(f"{name}: no table or list under {head}")
+    return page.replace(found[0], "\n".join([found[1].rstrip("\n"), *([] if head[0] == "|" else [""]), *rows, ""]))
 
 
 if __name__ == "__main__":

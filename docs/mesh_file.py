@@ -1,4 +1,4 @@
-"""Writes the tables of `mesh-file.md`, and the JSON Schema, from the file's own classes. Run it with `make docs`."""
+"""Writes the keys of `mesh-file.md`, and the JSON Schema, from the file's own classes. Run it with `make docs`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from docs.settings import VALUES, kind_of, measure_of, plain, values
+from docs.settings import entry, kind_of, measure_of, plain
 from launcher.meshfile.json_schema import SHIPPED, text
 from launcher.meshfile.schema import MeshFile
 
@@ -20,24 +20,29 @@ _KINDS = {"models": "models by name", "tenants": "tenants by name"}
 def main() -> None:
     PAGE.write_text(render(PAGE.read_text()))
     SHIPPED.write_text(text())
-    print(f"{PAGE.name}: {len(list(_sections()))} tables; {SHIPPED.name}")
+    print(f"{PAGE.name}: {len(list(_sections()))} lists; {SHIPPED.name}")
 
 
 def render(page: str) -> str:
-    """The page with its tables as they should be; they are the rest of it from `HEAD` on."""
+    """The page with its lists of keys as they should be; they are the rest of it from `HEAD` on."""
     sections = [*_sections()]
     plain_ones = [f"`{name}`" for name, _, members, _ in sections if not _own(members)]
     others = [(name, what, _own(members), required) for name, what, members, required in sections if _own(members)]
-    tables = [_table(*section) for section in others]
+    lists = [_list(*section) for section in others]
     settings = "Models and sections of services may have `settings`: [their settings](settings.md), like `grace_ms`."
     alone = f"{settings} {' and each of '.join(plain_ones)} have nothing else.\n"
-    return page.partition(HEAD)[0] + HEAD + "\n" + "\n".join([*tables, alone])
+    return page.partition(HEAD)[0] + HEAD + "\n" + "\n".join([*lists, alone])
 
 
 def _sections() -> Iterator[tuple[str, str, Mapping[str, Any], list[str]]]:
     """(name, what it is, its keys, those that are required) of the file and of each section of it."""
     root = MeshFile.model_json_schema(mode="serialization")  # each section in full, not its short forms
-    yield "", "Paths are relative to the file's folder.", _plain_all(root, root), root["required"]
+    yield (
+        "",
+        "In parentheses: default; values. Paths are relative to the file's folder.",
+        _plain_all(root, root),
+        root["required"],
+    )
     for name, member in _plain_all(root, root).items():
         by_name = next(iter(member.get("patternProperties", {}).values()), member.get("additionalProperties"))
         yield from _of(root, _NAMED.get(name, name), plain(root, by_name or member))
@@ -64,13 +69,12 @@ def _plain_all(root: Mapping[str, Any], section: Mapping[str, Any]) -> dict[str,
     return {name: plain(root, member) for name, member in section["properties"].items()}
 
 
-def _table(name: str, what: str, members: Mapping[str, Mapping[str, Any]], required: list[str]) -> str:
+def _list(name: str, what: str, members: Mapping[str, Mapping[str, Any]], required: list[str]) -> str:
     lines = [f"### `{name}`\n" if name else "### The file\n", f"{what}\n"]
-    lines += [f"| key | {VALUES} | what |", "|---|---|---|"]
     for key, schema in members.items():
         default = "required" if key in required else _default(schema)
-        cells = f"`{key}`", values(default, measure_of(key, schema, _kind(key, schema))), schema.get("description", "")
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        measure = measure_of(key, schema, _kind(key, schema))
+        lines.append(entry(key, default, measure, schema.get("description", "")))
     return "\n".join(lines) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Writes the tables of `sdk.md` from the SDK's types. Run it with `make docs`."""
+"""Writes the lists of `sdk.md` from the SDK's types. Run it with `make docs`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,13 @@ from hedgerow.request_options.table import options_on
 
 PAGE = Path(__file__).with_suffix(".md")
 ROOT = Path(__file__).parents[1]
-# The head of a table, and the classes whose fields are its rows.
-TABLES = (("option", "Options"), ("of a question", "Request"), ("field", "Answer"))
-OF_MESH = "| option of the mesh | in Python |"
+# The line above a list, and the class whose fields it has.
+LISTS = {
+    "Options are keywords of `ask`, `stream`, `batch` and `converse`, and fields of a batch's item.": "Options",
+    "A question has": "Request",
+    "## The answer": "Answer",
+}
+OF_MESH = "The [options of the mesh](http.md#options-of-hedgerow) have the same names by HTTP. In Python differ:"
 MODULES = {"Answer": "_events", "MeshOptions": "_option_types"}
 # Reasons that the SDK raises itself, without an answer of the gateway's.
 OWN = {
@@ -49,15 +53,13 @@ def main() -> None:
 
 
 def render(page: str) -> str:
-    """The page with its tables as they should be."""
+    """The page with its lists as they should be."""
     words = _words()
-    for head, *classes in TABLES:
+    for head, cls in LISTS.items():
         rows = [
-            f"| `{name}` | `{_cell(kind)}` | {' '.join([_cell(what), *_choices(kind, words)])} |"
-            for cls in classes
-            for name, kind, what in fields(cls)
+            f"- `{name}` (`{kind}`): {' '.join([what, *_choices(kind, words)])}" for name, kind, what in fields(cls)
         ]
-        page = replaced(page, f"| {head} | type | what |", rows, PAGE.name)
+        page = replaced(page, head, rows, PAGE.name)
     page = replaced(page, OF_MESH, list(_of_mesh(words)), PAGE.name)
     return replaced(page, "| error | `retry_delay_s` | retry |", list(_errors()), PAGE.name)
 
@@ -70,7 +72,7 @@ def _of_mesh(words: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
         note = [option.sdk_note] if option.sdk_note else []
         if what or note or option.kind is Kind.OWN:
             choices = _choices(kinds[option.name], words) if option.kind is Kind.OWN else ()
-            yield f"| `{option.name}` | {' '.join([f'`{_cell(kinds[option.name])}`.', *what, *note, *choices])} |"
+            yield f"- `{option.name}` (`{kinds[option.name]}`): {' '.join([*what, *note, *choices])}".rstrip(": ")
 
 
 def fields(cls: str) -> list[tuple[str, str, str]]:
@@ -118,10 +120,6 @@ def _plain(text: str) -> str:
     """In one line, as a sentence."""
     line = " ".join(text.split())
     return f"{line[:1].upper()}{line[1:]}" if not line or line[-1] in ".!?" else f"{line[:1].upper()}{line[1:]}."
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
 
 
 def _errors() -> Iterator[str]:

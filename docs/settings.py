@@ -25,7 +25,6 @@ UNITS = {
     "_s": "s",
     "_bytes": "bytes",
 }
-VALUES = "default; values"
 LIMITS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
 HEAD = """# Settings
 
@@ -34,7 +33,7 @@ Look up a setting of a service. `make docs` writes this page from the services' 
 The first of these places that names a setting counts: the command line (`--grace-ms 1000`), the environment, the YAML
 file that `HEDGEROW_<SERVICE>_CONFIG` names, the default. An unknown name ends the start. Every field of vLLM's
 `AsyncEngineArgs` is a setting too, `HEDGEROW_LLM_VLLM__<FIELD>`: `MAX_MODEL_LEN`, `MAX_NUM_SEQS`,
-`GPU_MEMORY_UTILIZATION`, `TENSOR_PARALLEL_SIZE` and so on.
+`GPU_MEMORY_UTILIZATION`, `TENSOR_PARALLEL_SIZE` and so on. In parentheses: default; unit, limits.
 """
 # The settings to look at first: (variable, when to change it).
 FIRST = (
@@ -142,11 +141,13 @@ def plain(root: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, An
 
 def render() -> str:
     """The page."""
-    return "\n".join(["\n".join([HEAD, "## The ten that matter most\n", *_first()]) + "\n", *_tables()])
+    return "\n".join(
+        ["\n".join([HEAD, "## The ten that matter most\n\nChange it when:\n", *_first()]) + "\n", *_tables()]
+    )
 
 
 def tables() -> Iterator[tuple[str, list[Setting]]]:
-    """(title, settings) of each table. A setting of every service is in the first one alone, and one that several
+    """(title, settings) of each list. A setting of every service is in the first one alone, and one that several
     providers have in their groups."""
     every = [*settings(ServiceSettings), *map(_shared, SHARED)]
     yield "## Every service", [replace(row, variable=f"HEDGEROW_<SERVICE>_{row.variable}") for row in every]
@@ -186,7 +187,7 @@ def _tables() -> Iterator[str]:
                 "The other keys are those of [a tenant in a mesh file](mesh-file.md#tenantsname), without `key_env`, "
                 "`key_file` and `key_sha256`.\n"
             )
-        yield _table(shown)
+        yield _list(shown)
 
 
 def _once(rows: Iterable[Setting]) -> Iterator[Setting]:
@@ -202,29 +203,25 @@ def _once(rows: Iterable[Setting]) -> Iterator[Setting]:
 
 
 def _first() -> Iterator[str]:
-    """The rows of the settings to look at first."""
+    """The settings to look at first, each with its default."""
     shown = {row.variable: row for _, rows in tables() for row in rows if "{}" not in row.path and "[]" not in row.path}
-    yield from ("| variable | default | change it when |", "|---|---|---|")
-    for variable, when in FIRST:
-        yield f"| `{variable}` | {_default(shown[variable])} | {when} |"
+    yield from (entry(variable, _default(shown[variable]), "", when) for variable, when in FIRST)
 
 
-def _table(rows: list[Setting]) -> str:
-    keys = any("{}" in row.path or "[]" in row.path for row in rows)
-    lines = [f"| {'key' if keys else 'variable'} | {VALUES} | what |", "|---|---|---|"]
+def _list(rows: list[Setting]) -> str:
+    lines = []
     for row in rows:
-        cells = (
-            f"`{row.path.rpartition('.')[2] if keys else row.variable}`",
-            values(_default(row), measure_of(row.path, row.schema, kind_of(row.schema))),
-            row.schema.get("description", ""),
-        )
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        key = "{}" in row.path or "[]" in row.path
+        measure = measure_of(row.path, row.schema, kind_of(row.schema))
+        name = row.path.rpartition(".")[2] if key else row.variable
+        lines.append(entry(name, _default(row), measure, row.schema.get("description", "")))
     return "\n".join(lines) + "\n"
 
 
-def values(default: str, measure: str) -> str:
-    """The cell below `VALUES`."""
-    return "; ".join(filter(None, (default, measure)))
+def entry(name: str, default: str, measure: str, what: str) -> str:
+    """The line of a setting or key."""
+    values = "; ".join(filter(None, (default, measure)))
+    return f"- `{name}` ({values}): {what}" if values else f"- `{name}`: {what}"
 
 
 def measure_of(name: str, schema: Mapping[str, Any], kind: str) -> str:

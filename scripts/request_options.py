@@ -17,7 +17,7 @@ from hedgerow.request_options.table import OPTIONS, options_on
 
 ROOT = Path(__file__).parents[1]
 TYPES, OPENAPI, PAGE = ROOT / "hedgerow/_option_types.py", ROOT / "docs/openapi.yaml", ROOT / "docs/http.md"
-HEAD = "| option | what |"
+HEAD = "Options go in the body's object `hedgerow`, or in headers, which override it (`x-hedgerow-budget-ms`)."
 _MOST_WHOLE = 2**31 - 1
 _SDK, _HTTP = options_on(Surface.SDK), options_on(Surface.HTTP)
 _PLAIN: Mapping[Kind, str] = {
@@ -155,8 +155,8 @@ def _quoted(option: RequestOption) -> str:
 
 
 def page(text: str) -> str:
-    """The page on HTTP, with its table of options."""
-    rows = [f"| `{each.name}` | {' '.join(_sentences(each))} |" for each in _HTTP]
+    """The page on HTTP, with its list of options."""
+    rows = [f"- `{each.name}`: {' '.join(_sentences(each))}" for each in _HTTP]
     return replaced(text, HEAD, rows, PAGE.name)
 
 

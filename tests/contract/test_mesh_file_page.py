@@ -29,7 +29,7 @@ def test_the_page_of_mesh_file_keys_is_up_to_date() -> None:
 
 def test_every_key_is_described() -> None:
     for line in page.render(page.HEAD).splitlines():
-        assert not line.startswith("| `") or not line.endswith("|  |"), line
+        assert not line.startswith("- `") or not line.endswith(": "), line
 
 
 def test_settings_of_the_gateway_that_the_page_names_are_settings() -> None:

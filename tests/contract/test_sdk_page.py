@@ -30,7 +30,7 @@ def test_every_class_of_errors_is_listed() -> None:
 def test_every_reason_that_the_sdk_gives_is_listed() -> None:
     listed = {reason for reasons in page.OWN.values() for reason in reasons}
     assert set(_reasons()) - listed == set()
-    assert {reason for reason in listed if f"\n| `{reason}` |" not in page.PAGE.read_text()} == set()
+    assert {reason for reason in listed if f"\n- `{reason}`: " not in page.PAGE.read_text()} == set()
 
 
 def _reasons() -> Iterator[str]:

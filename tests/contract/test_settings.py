@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +16,7 @@ from docs.settings import Setting
 from hedgerow.engines import PROVIDER_ENGINES
 from services.runtime.process.config import ServiceSettings, load
 from services.runtime.process.fixed import is_fixed
+from tests.contract.accepting import give_only
 
 CLASSES = page.settings_classes()
 SETTINGS = [
@@ -32,9 +32,7 @@ each_setting = pytest.mark.parametrize(("cls", "setting"), SETTINGS)
 
 @pytest.fixture(autouse=True)
 def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in os.environ:
-        if name.startswith("HEDGEROW_"):
-            monkeypatch.delenv(name)
+    give_only(monkeypatch, {})
 
 
 def complaints(cls: type[ServiceSettings], capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -170,4 +168,4 @@ def test_the_page_of_settings_is_up_to_date() -> None:
 def test_every_setting_has_its_row_on_the_page() -> None:
     text = page.PAGE.read_text()
     rows = [row for title, rows in page.tables() for row in rows if title.startswith("## ")]
-    assert [row.variable for row in rows if f"\n| `{row.variable}` |" not in text] == []
+    assert [row.variable for row in rows if f"\n- `{row.variable}`" not in text] == []
