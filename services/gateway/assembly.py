@@ -27,7 +27,7 @@ from services.gateway.policies.work_shares import WorkShares
 from services.gateway.tools.toolbox import make_toolbox
 from services.gateway.upstream.assignment import SCHEME
 from services.gateway.upstream.cache import Cache
-from services.gateway.upstream.fleet import Fleet, make_fleet
+from services.gateway.upstream.fleet import make_fleet
 from services.gateway.upstream.llm import Llm
 from services.gateway.upstream.replica import stage_breaker
 from services.gateway.upstream.router import Router, Routes
@@ -42,7 +42,11 @@ def make_backends(
     stack: AsyncExitStack,
 ) -> Backends:
     """The backends of answers, reached by `channels`. Background work ends when `stack` is left."""
-    fleet = _fleet(settings, channels, work)
+    llms = {
+        name: [] if is_listed(addresses) else [(address, Llm(channels[address], name)) for address in addresses]
+        for name, addresses in settings.llm_addresses.items()
+    }
+    fleet = make_fleet(settings, llms, work)
     cache = Cache(channels[settings.cache_address]) if settings.cache_address else None
     l1 = L1Cache(settings.l1_cache_entries, settings.l1_cache_ttl_ms / 1000, settings.l1_cache_bytes)
     names, never = settings.llm_addresses.keys(), settings.serves.keys()
@@ -112,14 +116,6 @@ def response_store(settings: GatewaySettings, shared: OnRedis | None) -> Respons
     memory = MemoryResponses(stored.ttl_ms / 1000, stored.tenant_bytes, stored.memory_bytes)
     BYTES.set_function(lambda: memory.total_bytes)
     return memory
-
-
-def _fleet(settings: GatewaySettings, channels: Mapping[str, grpc.aio.Channel], work: WorkShares) -> Fleet:
-    llms = {
-        name: [] if is_listed(addresses) else [(address, Llm(channels[address], name)) for address in addresses]
-        for name, addresses in settings.llm_addresses.items()
-    }
-    return make_fleet(settings, llms, work)
 
 
 def _prompts(settings: GatewaySettings, models: Shared, routes: Routes, stack: AsyncExitStack) -> Prompts:

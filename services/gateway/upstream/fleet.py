@@ -197,25 +197,21 @@ def make_fleet(
     rng, notice = rng or random.Random(), Notice()
 
     def pool(model: str, addresses: Sequence[tuple[str, Llm]]) -> Pool:
-        baseline, numbered = LatencyBaseline(settings.expected.first_text_ms / 1000, clock), enumerate(addresses, 1)
-        replicas = [
-            make_replica(settings, model, number, address, llm, baseline, notice, clock)
-            for number, (address, llm) in numbered
-        ]
-        limiter = _make_limiter(settings, f"llm {model}", work, clock)
-        hedge = Hedge(rule, hedges, baseline, clock)
-        drop, chats = ThroughputDrop(model, clock=clock), model not in settings.serves
+        baseline = LatencyBaseline(settings.expected.first_text_ms / 1000, clock)
         return Pool(
             model=model,
-            replicas=replicas,
-            limiter=limiter,
+            replicas=[
+                make_replica(settings, model, number, address, llm, baseline, notice, clock)
+                for number, (address, llm) in enumerate(addresses, 1)
+            ],
+            limiter=_make_limiter(settings, f"llm {model}", work, clock),
             baseline=baseline,
-            hedge=hedge,
-            throughput_drop=drop,
+            hedge=Hedge(rule, hedges, baseline, clock),
+            throughput_drop=ThroughputDrop(model, clock=clock),
             rng=rng,
             notice=notice,
             policy=settings.balance,
-            chats=chats,
+            chats=model not in settings.serves,
         )
 
     return Fleet(

@@ -115,10 +115,10 @@ class Start:
 
     def started(self) -> None:
         """The backend serves. The breaker forgets the calls that were made before."""
-        if self._breaker and (self.starting or not self.served):
-            self._breaker.started()
         self._has_been_reached()
-        if not self.served or self.starting:
+        if self.starting or not self.served:
+            if self._breaker:
+                self._breaker.started()
             self.served, self.starting = True, False
             self._notice.notify()
 

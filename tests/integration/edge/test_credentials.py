@@ -115,13 +115,6 @@ async def test_calls_without_a_token_are_refused(
     assert scripted.metadata == {}
 
 
-async def test_a_token_of_another_key_is_refused(guarded: Edge, scripted: Gateway, authority: Authority) -> None:
-    async with secure(guarded, authority) as channel:
-        refused = await refusal(channel, bearer(Issuer().token(tenant="acme")))
-    assert refused.code() is grpc.StatusCode.UNAUTHENTICATED
-    assert scripted.metadata == {}
-
-
 async def test_keys_are_exchanged_without_a_restart_and_without_cutting_an_answer_off(
     guarded: Edge, scripted: Gateway, issuer: Issuer, authority: Authority
 ) -> None:

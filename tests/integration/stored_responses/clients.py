@@ -12,6 +12,8 @@ from tests.keys import digest
 KEYS = {"acme": "secret", "umbra": "test", "crowd": "many"}
 TENANTS: dict[str, dict[str, Any]] = {name: {"keys": [digest(key)]} for name, key in KEYS.items()}
 TENANTS["crowd"]["hits"] = {"scope": "user"}
+TOOL: Any = {"type": "function", "name": "weather", "parameters": {"type": "object"}, "strict": False}
+RESULT: Any = {"type": "function_call_output", "call_id": "call_1", "output": "21"}
 USER = {"type": "message", "role": "user", "content": "Capital of Japan?"}
 
 

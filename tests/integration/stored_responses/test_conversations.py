@@ -9,7 +9,7 @@ import openai
 import pytest
 
 from tests import recorded_response
-from tests.integration.stored_responses.clients import USER, text_in
+from tests.integration.stored_responses.clients import RESULT, TOOL, USER, text_in
 from tests.recorded_response import CALL, RESPONSE, THOUGHT
 from tests.recording_provider import RecordingProvider
 
@@ -64,13 +64,11 @@ async def test_thoughts_calls_and_results_go_back_unchanged(
     client: openai.AsyncOpenAI, provider: RecordingProvider
 ) -> None:
     provider.response = _called()
-    tool: Any = {"type": "function", "name": "weather", "parameters": {"type": "object"}, "strict": False}
-    first = await client.responses.create(model="resp", input="Weather in Tokyo?", tools=[tool])
+    first = await client.responses.create(model="resp", input="Weather in Tokyo?", tools=[TOOL])
     assert [item.type for item in first.output] == ["reasoning", "function_call"]
     provider.response = RESPONSE
-    result: Any = {"type": "function_call_output", "call_id": "call_1", "output": "21"}
     second = await client.responses.create(
-        model="resp", input=[result], tools=[tool], previous_response_id=first.id, stream=True
+        model="resp", input=[RESULT], tools=[TOOL], previous_response_id=first.id, stream=True
     )
     events = [event async for event in second]
     reported: list[Any] = [
@@ -78,10 +76,10 @@ async def test_thoughts_calls_and_results_go_back_unchanged(
     ]
     assert [(each.previous_response_id, each.store) for each in reported] == [(first.id, True)] * 2
     question = {"type": "message", "role": "user", "content": "Weather in Tokyo?"}
-    assert provider.asked[-1].body["input"] == [question, THOUGHT, CALL, result]
+    assert provider.asked[-1].body["input"] == [question, THOUGHT, CALL, RESULT]
     assert provider.asked[-1].body["store"] is False
 
-    third = await client.responses.create(model="gpt", input="Sure?", tools=[tool], previous_response_id=reported[1].id)
+    third = await client.responses.create(model="gpt", input="Sure?", tools=[TOOL], previous_response_id=reported[1].id)
     assert third.output_text == "Tokyo."
     roles = [each["role"] for each in provider.asked[-1].body["messages"]]
     assert roles == ["user", "assistant", "tool", "assistant", "user"]
@@ -115,12 +113,11 @@ async def test_a_call_that_the_gateway_wrote_goes_back_with_its_result(
             {**same, "choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]},
         ]
     ]
-    tool: Any = {"type": "function", "name": "weather", "parameters": {"type": "object"}, "strict": False}
-    first = await client.responses.create(model="gpt", input="Weather in Tokyo?", tools=[tool])
+    first = await client.responses.create(model="gpt", input="Weather in Tokyo?", tools=[TOOL])
     (call,) = first.output
     assert call.type == "function_call"
-    result: Any = {"type": "function_call_output", "call_id": call.call_id, "output": "21"}
-    second = await client.responses.create(model="gpt", input=[result], tools=[tool], previous_response_id=first.id)
+    result: Any = {**RESULT, "call_id": call.call_id}
+    second = await client.responses.create(model="gpt", input=[result], tools=[TOOL], previous_response_id=first.id)
     assert second.output_text == "Tokyo."
     question, called, answered = provider.asked[-1].body["messages"]
     assert (question["content"], called["tool_calls"][0]["id"]) == ("Weather in Tokyo?", "call_9")

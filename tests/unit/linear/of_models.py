@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
+from services.audio.sentences import TranscriptSentences
+from services.audio.speech import Word
 from services.llm import relayed_usage, untranslated
 from services.llm.dialects import documents, events
 from services.llm.engine import Message
@@ -27,6 +29,13 @@ def _events(pieces: Sequence[str]) -> None:
         parser.feed(piece.encode(errors="replace"))
 
 
+def _segments(pieces: Sequence[str]) -> None:
+    sentences, found = TranscriptSentences(), list[object]()
+    for at, piece in enumerate(pieces):
+        found += sentences.push([Word(piece, float(at), at + 0.5)])
+    assert [*found, *sentences.end()]
+
+
 def _omitted(text: str) -> None:
     untranslated._TUNES.fullmatch(text)
     untranslated._INDEX.sub("[]", text)
@@ -43,6 +52,7 @@ WHOLE: Mapping[str, Reader] = {
 }
 STREAMED: Mapping[str, Reader] = {
     "calls in a list": _calls,
+    "segments of recordings": _segments,
     "server-sent events": _events,
 }
 GATHERED: Mapping[str, Reader] = {

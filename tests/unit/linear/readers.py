@@ -16,7 +16,7 @@ from services.cache.collections.documents import Document, Format
 from services.cache.semantic_match import facts
 from services.runtime import question_key
 from services.runtime.security import secrets
-from tests.unit.linear import of_answers, of_audio, of_gateway, of_models
+from tests.unit.linear import of_answers, of_gateway, of_models
 from tests.unit.linear.reader import Reader, whole
 
 
@@ -52,7 +52,6 @@ WHOLE: Mapping[str, Reader] = {
 # These are given a text in pieces of 1, 4 and 64 characters, too.
 STREAMED: Mapping[str, Reader] = {
     "sentences": _sentences,
-    **of_audio.STREAMED,
     **of_gateway.STREAMED,
     **of_models.STREAMED,
 }

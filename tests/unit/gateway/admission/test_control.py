@@ -123,17 +123,6 @@ async def test_only_tenants_with_limits_are_asked_for_elsewhere():
     assert (await shared_door().admit(request(), tenant(concurrency=1), "0" * 32, 5)).local_reason
 
 
-async def test_without_redis_the_gateway_decides_and_the_reservation_has_the_reason():
-    at, only_one = shared_door(), tenant(concurrency=1)
-    reservation = await at.admit(request(), only_one, "0" * 32, 1)
-    assert "Redis" in reservation.local_reason
-    with pytest.raises(QuotaExceeded) as refused:
-        await at.admit(request(), only_one, "0" * 32, 1)
-    assert json.loads(refused.value.metadata["decisions"])[0]["action"] == "refused"
-    reservation.settle(0)
-    await at.admit(request(), only_one, "0" * 32, 1)
-
-
 async def test_a_gateway_without_cpu_time_sheds_without_asking_redis():
     starved = AdmissionControl(
         ShedSettings(), WorkShares(lambda: 2.0, 0.85), SharedQuotas(SharedState(Redis(), timeout_s=1), lease_s=10)

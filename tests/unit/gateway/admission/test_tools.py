@@ -1,14 +1,16 @@
-"""Tools that a request offers a model, and the errors for invalid ones."""
+"""Tools that a request offers a model or has the mesh call, and the errors for invalid ones."""
 
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 from hedgerow.chat.v1.chat_pb2 import API_RESPONSES, TOOL_MODE_REQUIRED, Original, ResponseFormat, Tool, ToolChoice
-from hedgerow.gateway.v1.gateway_pb2 import GenerateRequest
-from services.gateway.admission import tools
+from hedgerow.gateway.v1.gateway_pb2 import GenerateRequest, MeshTool, ToolLimits
+from services.gateway.admission import tools, validation
+from services.gateway.config import GatewaySettings
 from services.gateway.settings.response_format import ConstraintSettings
 from services.runtime.errors import InvalidInput
 
@@ -58,3 +60,38 @@ def test_tools_are_admitted_with_and_without_a_choice():
 def test_tools_that_cannot_be_served_are_refused(given: list[Tool], fields: dict[str, object], message: str):
     with pytest.raises(InvalidInput, match=message):
         check(*given, **fields)
+
+
+SETTINGS = GatewaySettings(llm_addresses={"m": "unused"}, tools={"sources": {"kb": {"address": "unused"}}})
+NEWS = MeshTool(name="news")
+
+
+def request(**fields: Any) -> GenerateRequest:
+    return GenerateRequest(messages=[{"role": 2, "content": "Hello"}], **fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"mesh_tools": [MeshTool()]}, "a name or a source, got neither"),
+        ({"mesh_tools": [MeshTool(name="a b")]}, "1 to 64 letters"),
+        ({"mesh_tools": [MeshTool(name="a", arguments="[]")]}, "a JSON object"),
+        ({"mesh_tools": [MeshTool(name="a", arguments="{}", offered=True)]}, "none of what is offered"),
+        ({"mesh_tools": [MeshTool(name="a", arguments='{"a":"%s"}' % ("x" * 20_000))]}, "at most 16384 bytes"),
+        ({"mesh_tools": [NEWS] * 33}, "at most 32, got 33"),
+        ({"mesh_tools": [NEWS], "prefix": "It"}, "none together with prefix"),
+        (
+            {"mesh_tools": [MeshTool(source="kb")], "single_attempt": True},
+            "none offered together with single_attempt",
+        ),
+        ({"tool_limits": ToolLimits(calls=0)}, "tool_limits.calls: at least 1, got 0"),
+    ],
+)
+def test_an_invalid_mesh_tool_is_refused_with_the_limit(fields: dict[str, Any], problem: str):
+    with pytest.raises(InvalidInput, match=problem):
+        validation.check(request(**fields), SETTINGS)
+
+
+def test_a_gateway_without_sources_has_no_tools():
+    with pytest.raises(InvalidInput, match="none while no source of tools is configured"):
+        validation.check(request(mesh_tools=[NEWS]), GatewaySettings(llm_addresses={"m": "unused"}))

@@ -50,10 +50,6 @@ class Calls:
             replica.in_flight = 0
 
 
-def test_without_replicas_none_is_chosen():
-    assert not list(order([], "prefix", (), random.Random()))
-
-
 def test_round_robin_takes_each_in_turn():
     calls = Calls(Replica("a"), Replica("b"), Replica("c"), policy="round_robin")
     assert Counter(calls.made() for _ in range(9)) == {"a": 3, "b": 3, "c": 3}
@@ -170,13 +166,6 @@ SALT = "a"
 
 def test_a_prompt_shorter_than_a_block_has_no_prefix():
     assert not blocks(["What is the capital of France?"], SALT)
-
-
-def test_prompts_with_the_same_beginning_share_their_first_blocks_alone():
-    one, other = blocks([LONG, "a" * BLOCK_BYTES], SALT), blocks([LONG, "b" * BLOCK_BYTES], SALT)
-    shared = len(LONG) // BLOCK_BYTES
-    assert list(one[:shared]) == list(other[:shared])
-    assert not set(one[shared:]) & set(other[shared:])
 
 
 def test_the_same_block_after_another_beginning_is_another_block():

@@ -56,9 +56,3 @@ def test_an_answer_begun_before_the_oldest_known_removal_counts_as_overtaken(rem
         removals.record("key", f"{number}")
     assert removals.overtook(begun, "a")
     assert not removals.overtook(Known(clock(), 1, "k"), "a")
-
-
-def test_an_epoch_that_is_known_never_falls(removals):
-    for epoch in (0, 5, 3):
-        removals.learn(epoch)
-    assert removals.known().epoch == 5

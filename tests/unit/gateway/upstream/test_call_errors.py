@@ -66,12 +66,6 @@ def test_the_refusal_of_a_service_keeps_its_type_and_reason_for_the_caller(
     assert (error.reason, error.message, error.metadata) == (original.reason, original.message, original.metadata)
 
 
-def test_only_what_may_work_elsewhere_is_tried_elsewhere():
-    tried = {code for code in grpc.StatusCode if translate(failed(code), "llm").retryable}
-    assert grpc.StatusCode.UNAVAILABLE in tried
-    assert not tried & {grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.DATA_LOSS}
-
-
 def test_a_stream_that_was_reset_on_its_way_is_no_fault_of_the_service():
     reset = "Stream removed (RST_STREAM (Received RST_STREAM with error code 2))"
     assert type(translate(failed(grpc.StatusCode.INTERNAL, reset), "llm")) is Unavailable

@@ -8,7 +8,8 @@ from services.gateway.config import GatewaySettings
 from services.gateway.upstream.assignment import Assignment
 from services.gateway.upstream.balance import Locality
 from services.gateway.upstream.members import Members
-from tests.unit.gateway.scripted import fleet
+from services.gateway.upstream.replica import Replica
+from tests.unit.gateway.scripted import ScriptedLlm, fleet
 from tests.waiting import until
 
 SETTINGS = GatewaySettings(llm_addresses={"small": "xds:///llm"}, ready={"unreached_ms": 0})
@@ -73,6 +74,11 @@ async def scene():
     assert all(channel.closed.is_set() for channel in scene.channels.values())
 
 
+@pytest.fixture
+def replica() -> Replica:
+    return fleet(small=ScriptedLlm()).pools["small"].replicas[0]
+
+
 async def test_a_pool_without_replicas_refuses_with_the_reason(scene: Scene):
     assert scene.pool.is_open()
     assert scene.pool.pick() is None
@@ -123,3 +129,21 @@ async def test_a_drill_starts_and_ends(scene: Scene):
     assert scene.pool.drop_share == 0.5
     scene.listed("a:1")
     assert scene.pool.drop_share == 0
+
+
+def test_the_first_call_is_the_average_and_later_ones_move_it(replica: Replica):
+    replica.answered(1.0)
+    assert replica.first_s == 1.0
+    for _ in range(50):
+        replica.answered(0.1)
+    assert replica.first_s == pytest.approx(0.1, rel=0.01)
+
+
+def test_a_call_that_ended_without_a_text_counts_where_it_took_longer_than_usual(replica: Replica):
+    replica.gave_up(5.0)  # nothing is known of it: a caller may have had little time
+    assert not replica.first_s
+    replica.answered(0.1)
+    replica.gave_up(0.05)
+    assert replica.first_s == 0.1
+    replica.gave_up(1.2)
+    assert replica.first_s == pytest.approx(0.3)
