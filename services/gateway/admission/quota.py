@@ -49,7 +49,6 @@ class Allowance:
 
     @property
     def limited(self) -> bool:
-        """Whether there is any limit."""
         return bool(self.requests_per_s or self.tokens_per_minute or self.concurrency)
 
 

@@ -26,8 +26,6 @@ _NEVER = float("inf")
 
 
 class Cache:
-    """The cache service."""
-
     def __init__(self, channel: grpc.aio.Channel):
         self._channel = channel
         self._lookup = unary(channel, cache_pb2, "CacheService", "Lookup")

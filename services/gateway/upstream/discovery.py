@@ -52,8 +52,6 @@ _log = logging.getLogger(__name__)
 
 
 class ControlPlane:
-    """The control plane."""
-
     def __init__(self, channel: grpc.aio.Channel):
         self._discover = channel.stream_stream(
             "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources",

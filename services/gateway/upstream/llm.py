@@ -107,8 +107,6 @@ def _is_cancelled() -> bool:
 
 
 class Llm:
-    """The llm service of one model."""
-
     def __init__(self, channel: grpc.aio.Channel, model: str):
         self._generate: Any = channel.unary_stream(
             f"{_SERVICE}/Generate", request_serializer=llm_pb2.GenerateRequest.SerializeToString

@@ -25,8 +25,6 @@ _AUDIO_S = 1.0  # that a second of audio takes while little is known: a slower s
 
 
 class VisionCalls:
-    """The vision service."""
-
     def __init__(self, channel: grpc.aio.Channel):
         self._classify = unary(channel, vision_pb2, "VisionService", "Classify")
 

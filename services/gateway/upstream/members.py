@@ -43,7 +43,6 @@ class Members:
         self._awaiting = asyncio.get_running_loop().call_later(self._unreached_s, self._await_no_more)
 
     def take(self, assignment: Assignment) -> None:
-        """Put an assignment in force."""
         listed = dict(assignment.replicas)
         if listed:
             self._await_no_more()
@@ -62,7 +61,6 @@ class Members:
         self._pool.drill = drill
 
     def close(self) -> None:
-        """Close all connections."""
         self._awaiting.cancel()
         for task in self._tasks:
             task.cancel()

@@ -28,8 +28,6 @@ _AWAY_S, _AGAIN_S = 2.0, 60.0  # to the next time, where one is away, and where 
 
 
 class Router:
-    """The router."""
-
     def __init__(self, channel: grpc.aio.Channel):
         self._channel = channel
         self._watch = server_stream(channel, router_pb2, "RouterService", "WatchTable")
@@ -87,7 +85,6 @@ class Routes:
         return choose(models, demand) if models else None
 
     def model(self, name: str) -> Model | None:
-        """A model's row."""
         return self._by_name.get(name)
 
     def learn(self, name: str, context_tokens: int) -> None:

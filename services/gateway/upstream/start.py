@@ -36,7 +36,6 @@ class Notice:
         self._waiting: set[asyncio.Event] = set()
 
     def notify(self) -> None:
-        """Something has changed."""
         for event in self._waiting:
             event.set()
 

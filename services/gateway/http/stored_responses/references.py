@@ -59,7 +59,6 @@ async def keep(store: ResponseStore, whose: Owner, stored: StoredResponse, size:
 
 
 async def forget(store: ResponseStore, whose: Owner, stored: StoredResponse) -> None:
-    """Remove the items of a response's output."""
     await _few_at_once(partial(store.delete, replace(whose, kind="item")), stored.item_ids)
 
 

@@ -51,7 +51,6 @@ class StoredResponse:
 
     @property
     def item_ids(self) -> list[str]:
-        """The ids of `items`."""
         return [*dict(self._named)]
 
     @property
