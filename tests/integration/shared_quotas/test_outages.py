@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from services.gateway.admission.quota import Allowance, QuotaExceeded, Reservation
+from services.runtime.shared_state import SharedStateLost
 from tests.integration.shared_quotas.parts import LEASE_S, Part, admits, admitted, has_tokens, settled, taking_part
 from tests.redis import RedisProcess
 from tests.waiting import until
@@ -163,3 +166,25 @@ async def test_requests_admitted_without_redis_are_charged_when_it_is_back(redis
         reservation.settle(500)
         async with redis.client() as client:
             await until(lambda: has_tokens(client, 500))
+
+
+async def test_an_end_whose_reply_was_lost_is_sent_again_and_counts_once(
+    redis: RedisProcess, parts: tuple[Part, Part], monkeypatch: pytest.MonkeyPatch
+):
+    one, _ = parts
+    (reservation,) = admitted([await one.tries(Allowance(tokens_per_minute=1_000), 600)])
+    ask, calls = one.state.ask, list[object]()
+
+    async def loses_the_first(call: Any) -> Any:
+        calls.append(reply := await ask(call))
+        if len(calls) == 1:
+            raise SharedStateLost("the reply is lost")
+        return reply
+
+    monkeypatch.setattr(one.state, "ask", loses_the_first)
+    reservation.settle(500)
+    await until(lambda: calls)
+    one.quotas._work.set()
+    await until(lambda: len(calls) > 1)
+    async with redis.client() as client:
+        assert await has_tokens(client, 500)
