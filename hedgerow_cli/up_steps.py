@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hedgerow_cli import running
+from hedgerow_cli.served import here
 
 if TYPE_CHECKING:
     from launcher.mesh import Mesh
@@ -34,12 +35,12 @@ Ctrl-C stops everything.
 def file_steps(file: Path, state_dir: Path, said: MeshFile) -> str:
     """Next steps with the mesh of a file, once it serves."""
     found = [each.resolve() for each in running.folders()] == [state_dir.resolve()]  # by commands, without an option
-    where = _option("--gateway", _from_here(said.gateway.address), DEFAULT_TARGET if found else "")
+    where = _option("--gateway", here(said.gateway.address), DEFAULT_TARGET if found else "")
     folder = "" if found else _option("--state-dir", str(state_dir), "")
     variable = next((name for tenant in said.tenants.values() for name in tenant.key_env), "")
     key = f"HEDGEROW_API_KEY=${variable} " if variable not in ("", "HEDGEROW_API_KEY") else ""
     models = ", ".join(said.models)
-    http_address = _from_here(said.gateway.http_address)
+    http_address = here(said.gateway.http_address)
     http = f"\nOpenAI's clients: base_url=http://{http_address}/v1\n" if http_address else ""
     return f"""
 Models: {models}. Try, in another terminal:
@@ -107,7 +108,7 @@ Ctrl-C stops everything.
 
 def given_steps(said: MeshFile, kept: Path) -> str:
     """Next steps with a mesh of the models that were given, or found in the environment."""
-    where = _from_here(said.gateway.http_address)
+    where = here(said.gateway.http_address)
     variable = next((name for tenant in said.tenants.values() for name in tenant.key_env), "")
     key = f"${variable}" if variable else "none"
     header = f' -H "authorization: Bearer {key}"' if variable else ""
@@ -132,11 +133,6 @@ def _source(name: str, model: Model) -> str:
     renamed = f"{model.model} at " if model.model not in ("", name) else ""
     key = f", key from {model.key_env}" if model.key_env else ""
     return f"{renamed}{', '.join(model.url)}{key}"
-
-
-def _from_here(address: str) -> str:
-    """Where a client on this machine connects to a server that listens on `address`."""
-    return address.replace("0.0.0.0:", "127.0.0.1:").replace("[::]:", "[::1]:")
 
 
 def _option(name: str, value: str, default: str) -> str:

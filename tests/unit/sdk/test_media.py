@@ -68,9 +68,3 @@ def test_a_recording_in_pieces_may_be_longer_than_a_message(tmp_path: Path) -> N
         parts = list(pieces("audio", given))
         assert b"".join(parts) == content
         assert max(map(len, parts)) == PIECE_BYTES
-
-
-def test_a_recording_that_cannot_be_read_is_refused_before_its_first_piece(tmp_path: Path) -> None:
-    for given in (b"", tmp_path / "none.wav", tmp_path):
-        with pytest.raises(InvalidArgument, match="audio: "):
-            pieces("audio", given)
