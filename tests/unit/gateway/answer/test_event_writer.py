@@ -73,6 +73,7 @@ async def test_events_written_together_are_in_one_message() -> None:
             writer.write(TEXT)
             await asyncio.sleep(5)
             writer.events.insert(start, STAGE)
+        await asyncio.sleep(1)
     assert messages == [(5.0, ["accepted", "stage", "delta"])]
 
 
