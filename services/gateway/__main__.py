@@ -60,7 +60,7 @@ async def assemble(
     async with AsyncExitStack() as stack:
         if bound:
             stack.enter_context(bound)
-        dial = await stack.enter_async_context(dialing(settings.tls_dir))
+        dial = await stack.enter_async_context(dialing(settings.tls_dir, streams=settings.standing_streams))
         channels = {
             target: await stack.enter_async_context(dial(target, service))
             for target, service in _targets(settings).items()

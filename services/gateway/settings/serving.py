@@ -125,6 +125,11 @@ class Serving(ServiceSettings):
     responses: StoredResponseSettings = Field(
         StoredResponseSettings(), description="Responses that the gateway stores."
     )
+    standing_streams: bool = Field(
+        True,
+        description="Send the calls to a service over one gRPC stream for each connection. False: each call is a gRPC "
+        "call, for a proxy in between that balances calls.",
+    )
     workers: int = Field(1, ge=1, le=256, description="Processes that share the ports (docs/operations.md#workers).")
 
     @field_validator("http_address")

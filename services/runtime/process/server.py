@@ -19,6 +19,7 @@ from services.runtime.process.config import ServiceSettings
 from services.runtime.process.health import Health
 from services.runtime.rpc import arrival, boundary, first_message, wrapped
 from services.runtime.rpc.authorization import anyone, callers_of, probes_of
+from services.runtime.rpc.standing import serving
 from services.runtime.security import tls
 
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -48,6 +49,10 @@ def make_server(
     # Health and reflection are open to every caller.
     bounds = own_ms or first_message.DEFAULT_MS, settings.max_message_bytes
     listed = reflection.aio.ReflectionServicer([*names, _HEALTH.full_name, _REFLECTION.full_name])
+    if not own_ms:  # no strangers call
+        methods = boundary.methods_by_path(descriptors, servicers, admit)
+        streams = serving.handlers(methods, admit, settings.max_concurrent_streams, ended)
+        server.add_generic_rpc_handlers((streams,))
     server.add_generic_rpc_handlers(
         (
             *(boundary.handlers(descriptor, servicers, admit, own_ms) for descriptor in descriptors),

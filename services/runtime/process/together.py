@@ -232,9 +232,9 @@ class Together:
             )
 
     @asynccontextmanager
-    async def _dialing(self, tls_dir: Path | None) -> AsyncIterator[tls.Dial]:
+    async def _dialing(self, tls_dir: Path | None, *, streams: bool = True) -> AsyncIterator[tls.Dial]:
         """`tls.dial`, but for the addresses of this process."""
-        async with tls.dial(tls_dir) as beyond:
+        async with tls.dial(tls_dir, streams=streams) as beyond:
 
             def dial(target: str, service: str) -> grpc.aio.Channel:
                 own = {each.member.settings.address for each in self._running.values()}

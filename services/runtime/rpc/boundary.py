@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 import grpc
 from google.protobuf import duration_pb2
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 from opentelemetry.trace import Span, StatusCode
@@ -34,11 +34,11 @@ from prometheus_client import Histogram
 
 from services.runtime import telemetry
 from services.runtime.deadline import Deadline
-from services.runtime.errors import InvalidInput, ServiceError, Starting
+from services.runtime.errors import ServiceError, Starting
 from services.runtime.rpc import first_message, gone_callers
 from services.runtime.rpc.arrival import FREE, Arrival
 from services.runtime.rpc.authorization import Admit, anyone
-from services.runtime.rpc.decode_errors import explain
+from services.runtime.rpc.decode_errors import parser
 
 TRACE_ID_HEADER = "x-hedgerow-trace-id"
 DOMAIN = "hedgerow"  # of google.rpc.ErrorInfo
@@ -100,9 +100,20 @@ def handlers(
     return grpc.method_handlers_generic_handler(descriptor.full_name, methods)
 
 
-def methods_here(descriptor: ServiceDescriptor, servicers: Mapping[str, Servicer]) -> Mapping[str, Method]:
-    """Every RPC of a service, by its name, for callers in this process: messages are copied, and never become bytes."""
-    return {method.name: Method(method, servicers, copied=True) for method in descriptor.methods}
+def methods_by_path(
+    descriptors: Iterable[ServiceDescriptor],
+    servicers: Mapping[str, Servicer],
+    admit: Admit = anyone,
+    *,
+    copied: bool = False,
+) -> Mapping[str, Method]:
+    """Every RPC of these services. `copied`: for callers in this process; messages are copied, and never become
+    bytes."""
+    return {
+        f"/{descriptor.full_name}/{method.name}": Method(method, servicers, admit, copied=copied)
+        for descriptor in descriptors
+        for method in descriptor.methods
+    }
 
 
 def _handler(method: MethodDescriptor, serve: Method, *, headers_first: bool) -> grpc.RpcMethodHandler[Any, Any]:
@@ -131,6 +142,7 @@ class Method:
         copied: bool = False,
     ):
         self._method, self._name, self._service = method, method.name, method.containing_service.full_name
+        self.has_requests, self.has_replies = method.client_streaming, method.server_streaming  # streams of them
         self._servicers, self._admit, self._within_s = servicers, admit, within_s
         self._parse: Callable[[Any], Message] = copy_of if copied else parser(GetMessageClass(method.input_type))
         self._dump: Callable[[Any], Any] = copy_of if copied else GetMessageClass(method.output_type).SerializeToString
@@ -251,19 +263,6 @@ def copy_of(message: M) -> M:
     copied = type(message)()
     copied.CopyFrom(message)
     return copied
-
-
-def parser(cls: type[M]) -> Callable[[bytes], M]:
-    """A function that parses `cls`, and names the invalid field if it cannot."""
-
-    def parse(raw: bytes) -> M:
-        try:
-            return cls.FromString(raw)
-        except DecodeError:
-            field, problem = explain(cls.DESCRIPTOR, raw)
-            raise InvalidInput(field, problem, f"{len(raw)} bytes") from None
-
-    return parse
 
 
 def to_status(error: Exception, trace_id: str = "") -> status_pb2.Status:

@@ -7,16 +7,33 @@ Source: the wire format, https://protobuf.dev/programming-guides/encoding/
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.empty_pb2 import Empty
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
+
+from services.runtime.errors import InvalidInput
 
 _LENGTH_DELIMITED = 2
 _DEPTH = 16  # no message of ours nests deeper
 _LONGEST = 32_768  # bytes: 20 ms at most
+M = TypeVar("M", bound=Message)
+
+
+def parser(cls: type[M]) -> Callable[[bytes], M]:
+    """A function that parses `cls`, and names the invalid field if it cannot."""
+
+    def parse(raw: bytes) -> M:
+        try:
+            return cls.FromString(raw)
+        except DecodeError:
+            field, problem = explain(cls.DESCRIPTOR, raw)
+            raise InvalidInput(field, problem, f"{len(raw)} bytes") from None
+
+    return parse
 
 
 def explain(descriptor: Any, raw: bytes) -> tuple[str, str]:

@@ -23,7 +23,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 from google.protobuf.message import Message
 
 from services.runtime.rpc import boundary
-from services.runtime.rpc.local_call import Context, LocalCall, Metadata, Serve
+from services.runtime.rpc.local_call import Context, LocalCall, Metadata, Serve, run
 
 _HEALTH = "/grpc.health.v1.Health/Watch"
 _GONE = "the service of this process has stopped"
@@ -68,11 +68,7 @@ class Hosted:
     def __init__(
         self, descriptors: Sequence[ServiceDescriptor], servicers: Mapping[str, boundary.Servicer], watch_health: Serve
     ):
-        self._methods: dict[str, boundary.Method] = {
-            f"/{descriptor.full_name}/{name}": method
-            for descriptor in descriptors
-            for name, method in boundary.methods_here(descriptor, servicers).items()
-        }
+        self._methods = boundary.methods_by_path(descriptors, servicers, copied=True)
         self._watch_health, self._context = watch_health, contextvars.copy_context()
         self._calls: set[LocalCall] = set()
         self.stopping: Callable[[], None] = lambda: None  # called once no more calls are taken
@@ -81,7 +77,7 @@ class Hosted:
         """Have the method at `path` serve a call, in a task. `kind` is its shape, as `boundary.Method` names it."""
         self._calls.add(call)
         given = boundary.copy_of(request) if isinstance(request, Message) else request
-        work = _run(call, self._method(path, kind), given)
+        work = run(call, self._method(path, kind), given)
         call.task = asyncio.get_running_loop().create_task(work, context=self._context.copy())
         call.task.add_done_callback(lambda _: self._calls.discard(call))
 
@@ -111,19 +107,6 @@ class Hosted:
 async def _unimplemented(_: Any, context: Context) -> None:
     context.set_code(grpc.StatusCode.UNIMPLEMENTED)
     context.set_details("no such method")
-
-
-async def _run(call: LocalCall, serve: Serve, given: Any) -> None:
-    """The task of a call. Only a cancelled one ends without the servicer's own status."""
-    try:
-        call.returned(await serve(given, call.context))
-    except asyncio.CancelledError:
-        call.end(grpc.StatusCode.CANCELLED, "the service gave the call up")
-        raise
-    except grpc.aio.AbortError:
-        pass  # `abort` has ended the call
-    except Exception:  # not of the boundary, which lets none through: of the health service
-        call.end(grpc.StatusCode.INTERNAL, "")
 
 
 class InProcessChannel(grpc.aio.Channel):

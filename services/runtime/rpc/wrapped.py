@@ -29,7 +29,8 @@ from services.runtime.policy.waiting_bytes import Held, WaitingBytes
 from services.runtime.rpc import first_message, gone_callers
 from services.runtime.rpc.arrival import Reading
 from services.runtime.rpc.authorization import Admit, anyone
-from services.runtime.rpc.boundary import parser, to_status, trailers
+from services.runtime.rpc.boundary import to_status, trailers
+from services.runtime.rpc.decode_errors import parser
 
 Metadata = tuple[tuple[str, str | bytes], ...]
 Authorize = Callable[[Metadata, str], None]  # (metadata, identity); raises a ServiceError for a refused caller

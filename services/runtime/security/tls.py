@@ -30,6 +30,7 @@ from services.runtime.deadline import Clock
 from services.runtime.file_changes import FileChanges
 from services.runtime.limits import MODEL_MESSAGE_BYTES
 from services.runtime.rpc.reloading_channel import ReloadingChannel
+from services.runtime.rpc.standing.channel import StandingChannel
 
 _NAMES = ("tls.crt", "tls.key", "ca.crt")
 _POLL_S, _AGAIN_S = 0.5, 60.0
@@ -75,12 +76,20 @@ class Dial(Protocol):
     def __call__(self, target: str, service: str) -> grpc.aio.Channel: ...
 
 
-Dialing = Callable[[Path | None], AbstractAsyncContextManager[Dial]]  # with the certificates in a folder
+Dialing = Callable[..., AbstractAsyncContextManager[Dial]]  # as `dial`
 
 
 def plain(target: str, service: str) -> grpc.aio.Channel:
     """`Dial` without TLS."""
-    return open_channel(target, _options(service))
+    return _open(target, service)
+
+
+def _open(target: str, service: str, tls: Tls | None = None, *, streams: bool = True) -> grpc.aio.Channel:
+    """A channel to `target`. With `streams` the calls to a service of ours travel on a standing stream, unless gRPC
+    balances the calls to this target, by xDS or over a list of addresses: a stream stays with one server."""
+    channel = open_channel(target, _options(service), tls)
+    balanced = target.startswith("xds:") or "," in target
+    return StandingChannel(channel) if streams and service in SERVICES and not balanced else channel
 
 
 def _options(service: str) -> tuple[tuple[str, int], ...]:
@@ -91,15 +100,16 @@ def _options(service: str) -> tuple[tuple[str, int], ...]:
 
 
 @asynccontextmanager
-async def dial(tls_dir: Path | None) -> AsyncIterator[Dial]:
+async def dial(tls_dir: Path | None, *, streams: bool = True) -> AsyncIterator[Dial]:
     """`Dial` with mutual TLS and the certificates in `tls_dir`, reloaded when they change; `plain` without a folder.
+    `streams`: whether calls may travel on standing streams (`rpc/standing`).
 
     Raises `BadTls` if they cannot be used.
     """
     if tls_dir is None:
-        yield plain
+        yield plain if streams else partial(_open, streams=False)
         return
-    mutual = Mutual(Folder(tls_dir))
+    mutual = Mutual(Folder(tls_dir), streams=streams)
     following = asyncio.create_task(mutual.run())
     try:
         yield mutual
@@ -111,8 +121,8 @@ async def dial(tls_dir: Path | None) -> AsyncIterator[Dial]:
 class Mutual:
     """`Dial` with the certificates of a folder. `run` must be running, so that channels get new certificates."""
 
-    def __init__(self, folder: Folder):
-        self._folder = folder
+    def __init__(self, folder: Folder, *, streams: bool = True):
+        self._folder, self._streams = folder, streams
         self._open: set[ReloadingChannel] = set()
 
     def __call__(self, target: str, service: str) -> grpc.aio.Channel:
@@ -121,7 +131,7 @@ class Mutual:
         return channel
 
     def _connect(self, target: str, service: str) -> grpc.aio.Channel:
-        return open_channel(target, _options(service), self._folder.current.client(service))
+        return _open(target, service, self._folder.current.client(service), streams=self._streams)
 
     async def run(self) -> None:
         """Renew the channels when the certificates change, until cancelled."""

@@ -12,7 +12,8 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2
 from services.gateway.errors import ModelUnknown
 from services.runtime.errors import Exhausted, InvalidInput, ServiceError
-from services.runtime.rpc.boundary import DOMAIN, parser, to_status
+from services.runtime.rpc.boundary import DOMAIN, to_status
+from services.runtime.rpc.decode_errors import parser
 
 M = TypeVar("M", bound=Message)
 

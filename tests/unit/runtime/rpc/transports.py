@@ -1,4 +1,4 @@
-"""Both ways to a service: over gRPC, and within the process.
+"""The ways to a service: over gRPC, on a standing stream, and within the process.
 
 The stubs are the gateway's, the boundary and its servicers are real; a servicer that is scripted stands for an engine.
 """
@@ -23,7 +23,9 @@ from services.runtime.process.health import Health
 from services.runtime.process.server import set_health
 from services.runtime.rpc.boundary import Call
 from services.runtime.rpc.in_process import Address, Hosted, InProcessChannel
+from services.runtime.rpc.standing.channel import StandingChannel
 from tests.unit.runtime.served import served
+from tests.waiting import until
 
 LLM = llm_pb2.DESCRIPTOR.services_by_name["LLMService"]
 CACHE = cache_pb2.DESCRIPTOR.services_by_name["CacheService"]
@@ -126,6 +128,15 @@ class Wired:
 async def over_grpc(service: Scripted) -> AsyncIterator[Wired]:
     servicers = dict[str, Any]()
     async with served(SERVICES, servicers) as (channel, health):
+        yield Wired(service, channel, health, servicers)
+
+
+@asynccontextmanager
+async def on_a_stream(service: Scripted) -> AsyncIterator[Wired]:
+    servicers = dict[str, Any]()
+    async with served(SERVICES, servicers) as (plain, health), StandingChannel(plain) as channel:
+        channel.keep()
+        await until(lambda: channel.takes_calls, 5)
         yield Wired(service, channel, health, servicers)
 
 

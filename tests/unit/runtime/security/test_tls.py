@@ -14,6 +14,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from launcher.certificate_authority import make_authority
+from services.runtime.rpc.standing.channel import StandingChannel
 from services.runtime.security import tls
 from services.runtime.security.tls import BadTls, Folder, plain
 from services.runtime.security.tls import dial as dialled
@@ -152,6 +153,23 @@ def test_a_key_with_a_password_is_refused_instead_of_asked_for(certificates: Cer
 async def test_without_a_folder_it_is_plain_text() -> None:
     async with dialled(None) as dial:
         assert dial is plain
+
+
+@pytest.mark.parametrize(
+    ("target", "service", "streams", "stands"),
+    [
+        ("127.0.0.1:1", "llm", True, True),
+        ("unix:/tmp/none", "cache", True, True),
+        ("127.0.0.1:1", "llm", False, False),
+        ("ipv4:127.0.0.1:1,127.0.0.1:2", "llm", True, False),
+        ("127.0.0.1:1", "a tool", True, False),
+    ],
+)
+async def test_calls_travel_on_a_stream_to_one_server_of_ours(
+    target: str, service: str, streams: bool, stands: bool
+) -> None:
+    async with dialled(None, streams=streams) as dial, dial(target, service) as channel:
+        assert isinstance(channel, StandingChannel) is stands
 
 
 async def test_no_proxy_of_the_environment_gets_calls_between_services(monkeypatch: pytest.MonkeyPatch) -> None:

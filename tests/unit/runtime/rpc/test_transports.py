@@ -1,4 +1,4 @@
-"""One contract for both ways to a service: over gRPC, and within the process."""
+"""One contract for all ways to a service: over gRPC, on a standing stream, and within the process."""
 
 from __future__ import annotations
 
@@ -36,11 +36,21 @@ from services.runtime.errors import (
 )
 from services.runtime.process.health import Health
 from services.runtime.rpc.in_process import Address, Hosted, InProcessChannel
-from tests.unit.runtime.rpc.transports import LLM, SERVICES, Scripted, Wired, forever, in_process, over_grpc, read_all
+from tests.unit.runtime.rpc.transports import (
+    LLM,
+    SERVICES,
+    Scripted,
+    Wired,
+    forever,
+    in_process,
+    on_a_stream,
+    over_grpc,
+    read_all,
+)
 from tests.waiting import until
 
 
-@pytest.fixture(params=[over_grpc, in_process])
+@pytest.fixture(params=[over_grpc, in_process, on_a_stream])
 async def wired(request: pytest.FixtureRequest) -> AsyncIterator[Wired]:
     async with request.param(Scripted()) as made:
         made.assemble()
@@ -158,7 +168,7 @@ async def test_an_error_in_mid_answer_comes_after_the_text(wired: Wired) -> None
         await completion.read()
 
 
-@pytest.mark.parametrize("wiring", [over_grpc, in_process])
+@pytest.mark.parametrize("wiring", [over_grpc, in_process, on_a_stream])
 async def test_a_service_that_is_not_assembled_is_starting_and_health_says_when_it_serves(wiring: Any) -> None:
     async with wiring(Scripted()) as wired:
         with pytest.raises(Starting):
@@ -181,6 +191,16 @@ async def test_a_method_that_a_service_lacks_is_not_there(wired: Wired) -> None:
     assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
+async def test_a_call_tells_its_status_once_it_has_ended(wired: Wired) -> None:
+    wired.service.error = Exhausted("busy")
+    call: Any = wired.channel.unary_unary(
+        "/hedgerow.llm.v1.LLMService/GetModel", llm_pb2.GetModelRequest.SerializeToString
+    )(llm_pb2.GetModelRequest(), timeout=30)
+    assert await call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert await call.details() == "busy"
+    assert "grpc-status-details-bin" in await call.trailing_metadata()
+
+
 async def test_tables_are_followed_and_observations_arrive(wired: Wired) -> None:
     router = Router(wired.channel)
     tables = router.tables()
@@ -196,7 +216,7 @@ async def test_tables_are_followed_and_observations_arrive(wired: Wired) -> None
 
 
 async def test_a_servicer_is_held_back_by_a_reader_that_is_slow(wired: Wired) -> None:
-    wired.service.texts = ("word " * 20_000,) * 500  # 50 MB
+    wired.service.texts = ("word " * 2_000,) * 5_000  # 50 MB
     completion = wired.llm.generate(llm_pb2.GenerateRequest(), 30, ())
     await completion.read()
     await until(lambda: wired.service.sent > 5, 5)
@@ -204,7 +224,7 @@ async def test_a_servicer_is_held_back_by_a_reader_that_is_slow(wired: Wired) ->
     while before < wired.service.sent:  # until it stands still
         before = wired.service.sent
         await asyncio.sleep(0.1)
-    assert wired.service.sent < 500
+    assert wired.service.sent < 5_000
     completion.cancel()
     await asyncio.wait_for(wired.service.stopped.wait(), 5)
 

@@ -1,0 +1,1 @@
+"""Calls between two processes of ours as frames on one standing stream of gRPC."""

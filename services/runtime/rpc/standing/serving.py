@@ -1,0 +1,247 @@
+"""The server's side of a standing stream: each OPEN begins a task at the same `boundary.Method` that a call of gRPC's
+own reaches, so spans, metrics, authorization and error mapping are the same code.
+
+A deadline and a CANCEL stop the task; its END goes out once the task has ended, and until then the call counts as open.
+Before the server stops, LEAVE asks the caller to open no more calls. The stream ends once the caller has agreed and all
+calls have ended, or with the server's grace. A stream that breaks cancels its calls.
+
+A caller that opens more calls than HELLO allows breaks the protocol, and its stream ends. While a caller does not read,
+its frames are not read either, so what waits to be sent to it is bounded. Calls do not wait to begin, as those of gRPC
+may (`max_waiting_calls`): the bound of each stream takes the place of that queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+import grpc
+
+from services.runtime.deadline import Deadline
+from services.runtime.errors import CallerRefused
+from services.runtime.rpc import gone_callers
+from services.runtime.rpc.authorization import Admit
+from services.runtime.rpc.boundary import Method
+from services.runtime.rpc.local_call import Context, Metadata, Serve, run
+from services.runtime.rpc.standing import frames
+from services.runtime.rpc.standing.frames import BadFrame, Outgoing
+
+_log = logging.getLogger(__name__)
+_NO_METHOD = "Method not found!"  # gRPC's own words
+_MOST_UNSENT = 4_194_304  # bytes, before the caller's frames wait
+_MOST_MS = 10**10  # to a deadline: four months, which timers can count
+_CLEAN_UP_S = 1.0  # that the end of a stream waits for its calls' tasks
+
+
+def handlers(
+    methods: Mapping[str, Method], admit: Admit, most_calls: int, stopping: asyncio.Event
+) -> grpc.GenericRpcHandler:
+    """The handler of standing streams, for callers that `admit` takes. `methods`: those that can be called, by path;
+    `most_calls`: of one stream at once; `stopping`: set when the server is about to stop."""
+
+    async def serve(_: AsyncIterator[bytes], context: Any) -> None:
+        try:
+            admit(context)
+        except CallerRefused as error:
+            context.set_code(grpc.StatusCode.PERMISSION_DENIED)
+            context.set_details(error.message)
+            return
+        await _serve(ServedCalls(methods, context, most_calls), context, stopping)
+
+    return grpc.method_handlers_generic_handler(
+        frames.SERVICE, {frames.METHOD: grpc.stream_stream_rpc_method_handler(serve)}
+    )
+
+
+async def _serve(calls: ServedCalls, context: Any, stopping: asyncio.Event) -> None:
+    """Serve a stream to its end."""
+    work = [asyncio.create_task(each) for each in (_read(calls, context), _write(calls, context))]
+    leaving = asyncio.create_task(_leave(calls, stopping))
+    try:
+        await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (tasks := [*work, leaving, *calls.tasks()]):
+            task.cancel()
+        await asyncio.wait(tasks, timeout=_CLEAN_UP_S)
+
+
+async def _read(calls: ServedCalls, context: Any) -> None:
+    try:
+        while (message := await context.read()) is not grpc.aio.EOF:
+            calls.receive(message)
+            while calls.outgoing.size > _MOST_UNSENT:
+                calls.sent.clear()
+                await calls.sent.wait()
+    except BadFrame as error:
+        context.set_code(grpc.StatusCode.INVALID_ARGUMENT)
+        context.set_details(str(error))
+    except grpc.aio.BaseError:
+        pass  # the caller has left
+    except Exception as error:  # a bug, which must not end the stream in silence
+        _log.error("a standing stream ends: %s", type(error).__name__)
+        context.set_code(grpc.StatusCode.INTERNAL)
+
+
+async def _write(calls: ServedCalls, context: Any) -> None:
+    while not calls.over:
+        await calls.filled.wait()
+        calls.filled.clear()
+        while message := calls.outgoing.message():
+            await gone_callers.write(context, message)
+            calls.sent.set()
+
+
+async def _leave(calls: ServedCalls, stopping: asyncio.Event) -> None:
+    await stopping.wait()
+    calls.leave()
+
+
+class ServedCalls:
+    """The calls of one stream: frames in by `receive`, frames out by `outgoing`. `filled` is set when there are some,
+    `sent` when some have left."""
+
+    def __init__(self, methods: Mapping[str, Method], context: Any, most_calls: int):
+        self.outgoing, self.filled, self.sent = Outgoing(), asyncio.Event(), asyncio.Event()
+        self._methods, self._context, self._most = methods, context, most_calls
+        self._open: dict[int, _ServedCall] = {}
+        self._left = False
+        self.put(frames.HELLO, 0, b"%d" % most_calls)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no call is open."""
+        return not self._open
+
+    @property
+    def over(self) -> bool:
+        """Whether the caller has left, and all has been sent."""
+        return self._left and not self._open and not self.outgoing.size
+
+    def put(self, kind: int, number: int = 0, payload: bytes = b"") -> None:
+        self.outgoing.put(kind, number, payload)
+        self.filled.set()
+
+    def put_reply(self, number: int, reply: bytes) -> None:
+        self.outgoing.put_reply(number, reply)
+        self.filled.set()
+
+    def leave(self) -> None:
+        """Ask the caller to open no more calls."""
+        self.put(frames.LEAVE)
+
+    def tasks(self) -> Sequence[asyncio.Task[None]]:
+        """Those of the open calls."""
+        return [call.task for call in self._open.values()]
+
+    def receive(self, message: bytes) -> None:
+        """Take a message of the caller. Raises `BadFrame`."""
+        for kind, number, payload in frames.read_frames(message):
+            if kind == frames.OPEN:
+                self._begin(number, payload)
+            elif kind == frames.LEAVE:
+                self._left = True
+                self.filled.set()
+            elif (call := self._open.get(number)) is None:
+                pass  # it has ended meanwhile
+            elif kind == frames.CREDIT:
+                call.add_credit(frames.read_credit(payload))
+            elif kind == frames.CANCEL:
+                self.outgoing.drop(number)
+                call.task.cancel()
+
+    def _begin(self, number: int, payload: bytes) -> None:
+        head, metadata, request = frames.read_head(payload)
+        match head:
+            case [str(path), int() | None as left_ms] if number and number not in self._open:
+                left_ms = None if left_ms is None else min(max(left_ms, 0), _MOST_MS)
+            case _:
+                raise BadFrame("an OPEN with a number of its own, a path and a deadline was expected")
+        if len(self._open) >= self._most:
+            raise BadFrame(f"at most {self._most} calls at once")
+        method = self._methods.get(path)
+        if method is None or method.has_requests:
+            self._end(number, grpc.StatusCode.UNIMPLEMENTED, _NO_METHOD, ())
+            return
+        call = _ServedCall(self, number, self._context, metadata, left_ms)
+        self._open[number] = call
+        call.begin(method.server_stream if method.has_replies else method.unary, request)
+
+    def end(self, number: int, code: grpc.StatusCode, details: str, trailing: Metadata) -> None:
+        """Send the END of an open call. No effect the second time."""
+        if number in self._open:
+            self._end(number, code, details, trailing)
+            del self._open[number]
+
+    def _end(self, number: int, code: grpc.StatusCode, details: str, trailing: Metadata) -> None:
+        says_more = code is not grpc.StatusCode.OK or trailing or details
+        body = details.encode(errors="replace")
+        self.put(frames.END, number, frames.with_head([code.value[0]], trailing, body) if says_more else b"")
+
+
+class _ServedCall:
+    """A call, from its servicer's side."""
+
+    task: asyncio.Task[None]
+
+    def __init__(self, calls: ServedCalls, number: int, stream: Any, metadata: Metadata, left_ms: int | None):
+        self._calls, self._number, self._left_ms = calls, number, left_ms
+        deadline = Deadline.never() if left_ms is None else Deadline.after(left_ms / 1000)
+        self.context: Context = _Context(self, metadata, deadline, stream)
+        self._credit, self._room = frames.WINDOW_BYTES, asyncio.Event()
+        self._is_late = False
+
+    def begin(self, serve: Serve, request: bytes) -> None:
+        loop = asyncio.get_running_loop()
+        self.task = loop.create_task(run(self, serve, request))
+        timer = None if self._left_ms is None else loop.call_later(self._left_ms / 1000, self._expire)
+        self.task.add_done_callback(lambda _: self._over(timer))
+
+    def add_credit(self, size: int) -> None:
+        self._credit += size
+        self._room.set()
+
+    async def take(self, message: bytes) -> None:
+        while self._credit <= 0:
+            self._room.clear()
+            await self._room.wait()
+        self._send(message)
+
+    def returned(self, reply: bytes | None) -> None:
+        context = self.context
+        if context.code is grpc.StatusCode.OK and reply is not None:
+            self._send(reply)
+        self._calls.end(self._number, context.code, context.details, context.trailing)
+
+    def end(self, code: grpc.StatusCode, details: str) -> None:
+        if self._is_late:
+            code, details = grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded"
+        self._calls.end(self._number, code, details, ())
+
+    def _send(self, message: bytes) -> None:
+        self._credit -= len(message)
+        self._calls.put_reply(self._number, message)
+
+    def _expire(self) -> None:
+        self._is_late = True
+        self.task.cancel()
+
+    def _over(self, timer: asyncio.TimerHandle | None) -> None:
+        if timer:
+            timer.cancel()
+        self.end(grpc.StatusCode.CANCELLED, "")  # of a task that was cancelled before it began
+
+
+class _Context(Context):
+    """The context of a call whose caller is that of the stream."""
+
+    def __init__(self, call: _ServedCall, metadata: Metadata, deadline: Deadline, stream: Any):
+        super().__init__(call, metadata, deadline)
+        self._stream = stream
+
+    def peer(self) -> str:
+        return str(self._stream.peer())
+
+    def auth_context(self) -> Any:
+        return self._stream.auth_context()

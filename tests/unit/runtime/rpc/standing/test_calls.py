@@ -1,0 +1,365 @@
+"""Calls on a standing stream, whose messages move when a test says so."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+
+import grpc
+import pytest
+
+from hedgerow.llm.v1 import llm_pb2
+from services.runtime.errors import Unavailable
+from services.runtime.rpc.boundary import Call
+from services.runtime.rpc.standing import calling, frames
+from services.runtime.rpc.standing.frames import (
+    CANCEL,
+    CREDIT,
+    DATA,
+    END,
+    LARGEST_OPEN,
+    LEAVE,
+    OPEN,
+    PART,
+    WINDOW_BYTES,
+    BadFrame,
+    Outgoing,
+    with_head,
+)
+from tests.unit.runtime.rpc.standing.wire import COUNT, GENERATE, Wire, outcome
+from tests.unit.runtime.rpc.transports import Scripted, forever
+from tests.waiting import until
+
+OK, CANCELLED, UNAVAILABLE = grpc.StatusCode.OK, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNAVAILABLE
+
+
+@pytest.fixture
+def service() -> Scripted:
+    return Scripted()
+
+
+@pytest.fixture
+async def wire(service: Scripted) -> Wire:
+    made = Wire(service)
+    made.down()  # HELLO
+    return made
+
+
+def message(kind: int, number: int = 0, payload: bytes = b"") -> bytes:
+    outgoing = Outgoing()
+    outgoing.put(kind, number, payload)
+    return outgoing.message()
+
+
+def words(replies: list[bytes]) -> list[str]:
+    return [llm_pb2.GenerateResponse.FromString(reply).text for reply in replies]
+
+
+async def test_no_call_is_taken_before_the_server_has_greeted(service: Scripted) -> None:
+    wire = Wire(service)
+    assert not wire.calls.takes_calls
+    assert wire.calls.open(GENERATE, b"", 1, (), bytes) is None
+    wire.down()
+    assert wire.calls.takes_calls
+
+
+async def test_an_answer_that_is_ready_at_once_is_one_message(wire: Wire) -> None:
+    call = wire.open()
+    wire.up()
+    await until(lambda: wire.served.is_empty)
+    wire.calls.receive(wire.served.outgoing.message())
+    assert not wire.served.outgoing.size
+    replies, code, _ = await outcome(call)
+    assert (words(replies), code) == (["Pa", "ris", ""], OK)
+
+
+async def test_many_answers_of_all_sizes_arrive_whole_and_in_order() -> None:
+    rng = random.Random(5)
+    sizes = {f"q{number}": [rng.choice((0, 5, 70_000, 300_000)) for _ in range(6)] for number in range(12)}
+
+    class Sized(Scripted):
+        async def Generate(
+            self, request: llm_pb2.GenerateRequest, call: Call
+        ) -> AsyncIterator[llm_pb2.GenerateResponse]:
+            for size in sizes[request.prefix]:
+                yield llm_pb2.GenerateResponse(text=request.prefix + "x" * size)
+                await asyncio.sleep(0)
+
+    wire = Wire(Sized())
+    async with wire.moving():
+        await until(lambda: wire.calls.takes_calls)
+        calls = {name: asyncio.create_task(outcome(wire.open(prefix=name))) for name in sizes}
+        for name, task in calls.items():
+            replies, code, _ = await task
+            assert code is OK
+            assert words(replies) == [name + "x" * size for size in sizes[name]]
+
+
+async def test_a_slow_reader_holds_up_its_own_call_alone(wire: Wire, service: Scripted) -> None:
+    service.texts = ("x" * 50_000,) * 100
+    slow, held = wire.open(), 0
+    async with wire.moving():
+        await until(lambda: service.sent >= WINDOW_BYTES // 50_000)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        held = service.sent
+        assert held * 50_000 <= WINDOW_BYTES + 2 * 50_000
+        replies, code, _ = await outcome(wire.open())
+        assert (len(replies), code) == (101, OK)
+        replies, code, _ = await outcome(slow)
+        assert (len(replies), code) == (101, OK)
+
+
+async def test_a_reply_larger_than_the_window_arrives(wire: Wire, service: Scripted) -> None:
+    service.texts = ("x" * 3_000_000, "y")
+    async with wire.moving():
+        replies, code, _ = await outcome(wire.open())
+    assert ([len(text) for text in words(replies)], code) == ([3_000_000, 1, 0], OK)
+
+
+async def test_a_reply_larger_than_a_message_may_be_ends_its_call(wire: Wire, service: Scripted) -> None:
+    service.texts = ("x" * 4_200_000,)
+    replies, code, _ = [], OK, ""
+    async with wire.moving():
+        replies, code, _ = await outcome(wire.open())
+    assert (replies, code) == ([], grpc.StatusCode.RESOURCE_EXHAUSTED)
+    await wire.settled()
+
+
+@pytest.mark.parametrize("turns", range(8))  # until then messages move
+@pytest.mark.parametrize("endless", [True, False])
+async def test_a_call_is_cancelled_at_any_point(wire: Wire, service: Scripted, turns: int, endless: bool) -> None:
+    service.work = forever if endless else None
+    call = wire.open()
+    for _ in range(turns):
+        wire.up()
+        await asyncio.sleep(0)
+        wire.down()
+    assert call.cancel() or not endless
+    await wire.settled()  # a second END would break the protocol
+    if call.cancelled():
+        with pytest.raises(asyncio.CancelledError):
+            await call.read()
+    assert not service.calls or not endless or service.stopped.is_set()
+    assert (await _later(wire, service))[1] is OK
+
+
+async def _later(wire: Wire, service: Scripted) -> tuple[list[bytes], grpc.StatusCode, str]:
+    """Another call, which is not disturbed by the one before it."""
+    service.work = None
+    async with wire.moving():
+        return await outcome(wire.open())
+
+
+async def test_a_reader_that_is_cancelled_cancels_its_call(wire: Wire, service: Scripted) -> None:
+    service.work = forever
+    reading = asyncio.create_task(outcome(wire.open()))
+    wire.up()
+    await until(lambda: bool(service.calls))
+    reading.cancel()
+    await asyncio.gather(reading, return_exceptions=True)
+    assert [kind for kind, *_ in wire.up()] == [CANCEL]
+    await wire.settled()
+    assert service.stopped.is_set()
+
+
+async def test_a_cancelled_call_keeps_its_place_until_its_servicer_has_stopped(service: Scripted) -> None:
+    wire, may_stop = Wire(service, most_calls=1), asyncio.Event()
+
+    async def stop_slowly() -> None:
+        try:
+            await forever()
+        finally:
+            await may_stop.wait()
+
+    service.work = stop_slowly
+    wire.down()
+    call = wire.open()
+    wire.up()
+    await until(lambda: bool(service.calls))
+    call.cancel()
+    wire.up()
+    await asyncio.sleep(0)
+    wire.down()
+    assert not wire.calls.takes_calls
+    may_stop.set()
+    await wire.settled()
+    assert wire.calls.takes_calls
+
+
+async def test_the_server_ends_a_call_that_is_late_by_itself(wire: Wire, service: Scripted) -> None:
+    service.work = forever
+    wire.served.receive(message(OPEN, 7, with_head([GENERATE, 1], (), b"")))
+    await until(lambda: wire.served.is_empty)
+    assert not service.calls or service.stopped.is_set()
+    ((kind, number, payload),) = frames.read_frames(wire.served.outgoing.message())
+    assert (kind, number) == (END, 7)
+    assert frames.read_head(payload) == ([4], (), b"Deadline Exceeded")
+
+
+async def test_the_caller_ends_a_call_that_is_late_and_cancels_it(wire: Wire) -> None:
+    call = wire.open(timeout_s=0.001)
+    assert (await outcome(call))[1:] == (grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded")
+    assert [kind for kind, *_ in wire.up()] == [OPEN, CANCEL]
+    await wire.settled()
+
+
+async def test_calls_of_a_stream_that_breaks_are_unavailable_after_what_has_arrived(wire: Wire) -> None:
+    answered, waiting = wire.open(), wire.open(COUNT)
+    number = 1
+    wire.calls.receive(message(DATA, number, b"text"))
+    wire.calls.fail("Socket closed")
+    assert await outcome(answered) == ([b"text"], UNAVAILABLE, "Socket closed")
+    assert await outcome(waiting) == ([], UNAVAILABLE, "Socket closed")
+    assert wire.calls.closed.is_set()
+    assert wire.calls.open(GENERATE, b"", 1, (), bytes) is None
+    answered.cancel()
+    assert [kind for kind, *_ in frames.read_frames(wire.calls.outgoing.message())] == [OPEN, OPEN]
+
+
+async def test_servicers_of_a_stream_that_breaks_are_stopped(wire: Wire, service: Scripted) -> None:
+    service.work = forever
+    wire.open()
+    wire.up()
+    await until(lambda: bool(service.calls))
+    await wire.end()
+    assert service.stopped.is_set()
+
+
+async def test_a_server_that_leaves_still_serves_a_call_that_was_on_its_way(wire: Wire, service: Scripted) -> None:
+    call = wire.open()
+    wire.served.leave()
+    wire.down()
+    assert not wire.calls.takes_calls
+    assert wire.calls.closed.is_set()
+    assert [kind for kind, *_ in wire.up()] == [OPEN, LEAVE]
+    assert not wire.served.over
+    wire.served.filled.clear()
+    await wire.settled()
+    assert wire.served.over
+    assert wire.served.filled.is_set()
+    assert (await outcome(call))[1] is OK
+
+
+async def test_a_caller_that_leaves_opens_no_more_calls(service: Scripted) -> None:
+    wire = Wire(service)
+    wire.calls.leave()
+    wire.down()  # HELLO arrives late
+    assert not wire.calls.takes_calls
+    wire.up()
+    assert wire.served.over
+
+
+async def test_a_large_request_is_none_for_the_stream(wire: Wire) -> None:
+    assert wire.calls.open(GENERATE, bytes(LARGEST_OPEN + 1), 1, (), bytes) is None
+    assert wire.calls.open(GENERATE, bytes(LARGEST_OPEN), 1, (), bytes) is not None
+
+
+async def test_no_more_calls_are_open_than_the_server_allows(service: Scripted) -> None:
+    wire = Wire(service, most_calls=2)
+    wire.down()
+    wire.open()
+    wire.open()
+    assert not wire.calls.takes_calls
+    await wire.settled()
+    assert wire.calls.takes_calls
+
+
+async def test_numbers_begin_again_beside_calls_that_are_open(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calling, "_MOST_NUMBERS", 3)
+    for _ in range(2):
+        wire.open()
+    call = wire.open()
+    call.cancel()
+    found = await wire.settled()
+    assert sorted(number for kind, number, _ in found if kind == END) == [1, 2, 3]
+    wire.open(timeout_s=None)  # number 1
+    wire.calls.outgoing.message()
+    for expected in (2, 3):
+        wire.open()
+        assert [number for _, number, _ in wire.up()] == [expected]
+    assert {number for kind, number, _ in await _ends(wire, 2)} == {2, 3}
+    wire.open()
+    assert [number for _, number, _ in wire.up()] == [2]
+
+
+async def _ends(wire: Wire, number: int) -> list[tuple[int, int, bytes]]:
+    found = list[tuple[int, int, bytes]]()
+
+    def come() -> bool:
+        found.extend(frame for frame in wire.down() if frame[0] == END)
+        return len(found) == number
+
+    await until(come)
+    return found
+
+
+ALONE = with_head([GENERATE, None], (), b"")
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [b"\x00"],
+        [message(99)],
+        [message(OPEN, 1)],
+        [message(OPEN, 0, ALONE)],
+        [message(OPEN, 1, ALONE), message(OPEN, 1, ALONE)],
+        [message(OPEN, number, ALONE) for number in range(1, 18)],
+        [message(OPEN, 1, with_head([GENERATE], (), b""))],
+        [message(OPEN, 1, with_head([GENERATE, "soon"], (), b""))],
+        [message(OPEN, 1, with_head([5, 5], (), b""))],
+        [message(OPEN, 1, ALONE), message(CREDIT, 1, b"abc")],
+    ],
+    ids=str,
+)
+async def test_a_caller_that_breaks_the_protocol_is_refused(wire: Wire, messages: list[bytes]) -> None:
+    *before, last = messages
+    for each in before:
+        wire.served.receive(each)
+    with pytest.raises(BadFrame):
+        wire.served.receive(last)
+    await wire.end()
+
+
+@pytest.mark.parametrize(
+    ("kind", "number", "payload"),
+    [
+        (DATA, 5, b""),
+        (PART, 5, b""),
+        (END, 5, b""),
+        (END, 1, b"abc"),
+        (END, 1, with_head([99], (), b"")),
+        (END, 1, with_head([], (), b"")),
+        (END, 1, with_head([[1]], (), b"")),
+        (0, 0, b"many"),
+    ],
+)
+async def test_a_server_that_breaks_the_protocol_is_refused(wire: Wire, kind: int, number: int, payload: bytes) -> None:
+    wire.open()
+    with pytest.raises(BadFrame):
+        wire.calls.receive(message(kind, number, payload))
+
+
+async def test_frames_for_calls_that_are_over_are_ignored(wire: Wire) -> None:
+    wire.served.receive(message(CANCEL, 9) + message(CREDIT, 9, bytes(4)))
+    assert not wire.served.outgoing.size
+
+
+async def test_a_servicer_knows_its_caller(wire: Wire, service: Scripted) -> None:
+    wire.open()
+    wire.up()
+    await until(lambda: bool(service.calls))
+    assert service.calls[0].deadline.remaining() < 30.1
+
+
+async def test_an_error_keeps_its_details_as_bytes(wire: Wire, service: Scripted) -> None:
+    service.texts, service.error = (), Unavailable("lost: ü", retry_delay_s=0.5)
+    call = wire.open()
+    await wire.settled()
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call.read()
+    assert (caught.value.code(), caught.value.details()) == (UNAVAILABLE, "lost: ü")
+    trailing = dict(caught.value.trailing_metadata() or ())
+    assert b"lost" in bytes(trailing["grpc-status-details-bin"])  # type: ignore[arg-type]

@@ -1,0 +1,262 @@
+"""A channel with a standing stream, and servers of gRPC that offer one, do not, stop or break."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, NamedTuple
+
+import grpc
+import pytest
+
+from hedgerow.channel import open_channel
+from hedgerow.llm.v1 import llm_pb2
+from launcher.processes import free_port
+from services.gateway.upstream.llm import Llm
+from services.runtime.errors import CallerRefused, Unavailable
+from services.runtime.process.config import ServiceSettings
+from services.runtime.process.server import listen, make_server
+from services.runtime.rpc import boundary
+from services.runtime.rpc.authorization import anyone
+from services.runtime.rpc.standing import channel as standing
+from services.runtime.rpc.standing import serving
+from services.runtime.rpc.standing.channel import StandingChannel
+from services.runtime.rpc.standing.frames import LARGEST_OPEN, OPEN, Outgoing, with_head
+from tests.unit.runtime.rpc.transports import SERVICES, Scripted, forever
+from tests.waiting import until
+
+GENERATE = "/hedgerow.llm.v1.LLMService/Generate"
+
+
+class Running(NamedTuple):
+    """A server. `stopping` is set as a process's is when it drains."""
+
+    server: grpc.aio.Server
+    stopping: asyncio.Event
+
+
+@asynccontextmanager
+async def running(service: Scripted, address: str, **settings: Any) -> AsyncIterator[Running]:
+    stopping, servicers = asyncio.Event(), {each.full_name: service for each in SERVICES}
+    server, _ = make_server(ServiceSettings(address=address, **settings), SERVICES, servicers, stopping)
+    await listen(server, address, None)
+    try:
+        yield Running(server, stopping)
+    finally:
+        await server.stop(0)
+
+
+@pytest.fixture
+def service() -> Scripted:
+    return Scripted()
+
+
+@pytest.fixture
+def address() -> str:
+    return f"127.0.0.1:{free_port()}"
+
+
+@asynccontextmanager
+async def channel_to(address: str, *, on_a_stream: bool = True) -> AsyncIterator[StandingChannel]:
+    async with StandingChannel(open_channel(address)) as channel:
+        channel.keep()
+        await channel.channel_ready()
+        if on_a_stream:
+            await until(lambda: channel.takes_calls, 5)
+        yield channel
+
+
+@asynccontextmanager
+async def server_of(handlers: list[Any], address: str) -> AsyncIterator[grpc.aio.Server]:
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers(handlers)
+    server.add_insecure_port(address)
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop(0)
+
+
+def plain_handlers(service: Scripted) -> list[grpc.GenericRpcHandler]:
+    servicers = {each.full_name: service for each in SERVICES}
+    return [boundary.handlers(descriptor, servicers) for descriptor in SERVICES]
+
+
+async def test_the_first_call_waits_for_no_stream(service: Scripted, address: str) -> None:
+    async with running(service, address), StandingChannel(open_channel(address)) as channel:
+        assert await Llm(channel, "small").context_tokens(30) == 4096
+        await until(lambda: channel.takes_calls, 5)
+        assert await Llm(channel, "small").context_tokens(30) == 4096
+
+
+async def test_a_server_that_does_not_offer_it_is_called_as_before(service: Scripted, address: str) -> None:
+    async with server_of(plain_handlers(service), address), channel_to(address, on_a_stream=False) as channel:
+        for _ in range(20):
+            assert await Llm(channel, "small").context_tokens(30) == 4096
+        assert not channel.takes_calls
+
+
+async def test_a_server_that_offers_it_after_an_update_is_called_by_it(
+    service: Scripted, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standing, "_LATER_S", 0.05)
+    async with AsyncExitStack() as stack:
+        async with server_of(plain_handlers(service), address):
+            channel = await stack.enter_async_context(channel_to(address, on_a_stream=False))
+            assert await Llm(channel, "small").context_tokens(30) == 4096
+        async with running(service, address):
+            await until(lambda: channel.get_state(True) is grpc.ChannelConnectivity.READY, 10)
+            await until(lambda: channel.takes_calls, 10)
+            assert await Llm(channel, "small").context_tokens(30) == 4096
+
+
+async def test_a_caller_without_permission_gets_no_stream(service: Scripted, address: str) -> None:
+    asked = 0
+
+    def admit(_: Any) -> str:
+        nonlocal asked
+        asked += 1
+        raise CallerRefused("a stranger may not call llm")
+
+    methods = boundary.methods_by_path(SERVICES, {each.full_name: service for each in SERVICES}, anyone)
+    refusing = serving.handlers(methods, admit, 16, asyncio.Event())
+    handlers = [*plain_handlers(service), refusing]
+    async with server_of(handlers, address), channel_to(address, on_a_stream=False) as channel:
+        await until(lambda: asked, 5)
+        assert await Llm(channel, "small").context_tokens(30) == 4096
+        assert not channel.takes_calls
+
+
+async def test_calls_end_at_once_when_the_server_breaks_off_and_the_next_one_is_used(
+    service: Scripted, address: str
+) -> None:
+    async with AsyncExitStack() as stack:
+        async with running(service, address) as first:
+            channel = await stack.enter_async_context(channel_to(address))
+            service.work = forever
+            completion = Llm(channel, "small").generate(llm_pb2.GenerateRequest(), 60, ())
+            await until(lambda: bool(service.calls), 5)
+            await first.server.stop(0)
+            with pytest.raises(Unavailable):
+                await asyncio.wait_for(completion.read(), 5)
+            await asyncio.wait_for(service.stopped.wait(), 5)
+        service.work = None
+        async with running(service, address):
+            await until(lambda: channel.get_state(True) is grpc.ChannelConnectivity.READY, 10)
+            await until(lambda: channel.takes_calls, 5)
+            assert await Llm(channel, "small").context_tokens(30) == 4096
+
+
+async def test_a_server_that_drains_lets_calls_finish_and_then_is_gone(service: Scripted, address: str) -> None:
+    gate = asyncio.Event()
+    async with running(service, address) as (server, stopping), channel_to(address) as channel:
+        service.work = gate.wait
+        completion = Llm(channel, "small").generate(llm_pb2.GenerateRequest(), 60, ())
+        await until(lambda: bool(service.calls), 5)
+        stopping.set()
+        ending = asyncio.create_task(server.stop(60))
+        await until(lambda: not channel.takes_calls, 5)
+        assert not ending.done()
+        gate.set()
+        assert [(await completion.read()).text for _ in range(3)] == ["Pa", "ris", ""]
+        await asyncio.wait_for(ending, 5)  # far below the grace
+
+
+async def test_a_channel_that_is_closed_with_a_grace_lets_calls_finish(service: Scripted, address: str) -> None:
+    gate = asyncio.Event()
+    async with running(service, address), channel_to(address) as channel:
+        service.work = gate.wait
+        completion = Llm(channel, "small").generate(llm_pb2.GenerateRequest(), 60, ())
+        await until(lambda: bool(service.calls), 5)
+        closing = asyncio.create_task(channel.close(60))
+        await asyncio.sleep(0.05)
+        assert not closing.done()
+        gate.set()
+        assert [(await completion.read()).text for _ in range(3)] == ["Pa", "ris", ""]
+        await asyncio.wait_for(closing, 5)
+
+
+async def test_a_channel_that_is_closed_ends_its_calls_and_takes_no_more(service: Scripted, address: str) -> None:
+    async with running(service, address), channel_to(address) as channel:
+        service.work = forever
+        llm = Llm(channel, "small")
+        completion = llm.generate(llm_pb2.GenerateRequest(), 60, ())
+        await until(lambda: bool(service.calls), 5)
+        await channel.close()
+        with pytest.raises(Unavailable):
+            await completion.read()
+        await asyncio.wait_for(service.stopped.wait(), 5)
+        with pytest.raises(grpc.aio.UsageError):
+            llm.generate(llm_pb2.GenerateRequest(), 60, ())
+
+
+@pytest.mark.parametrize("many", [20, 1])
+async def test_calls_that_the_stream_cannot_take_are_gRPCs_own(service: Scripted, address: str, many: int) -> None:
+    """More calls at once than it may have, and one that is larger than a frame may be."""
+    prefix = "" if many > 1 else "x" * (LARGEST_OPEN + 1)
+    async with running(service, address, max_concurrent_streams=16), channel_to(address) as channel:
+        llm = Llm(channel, "small")
+        await asyncio.gather(*(_whole(llm, prefix) for _ in range(many)))
+        assert {request.prefix for request in service.requests} == {prefix}
+
+
+async def _whole(llm: Llm, prefix: str) -> None:
+    completion = llm.generate(llm_pb2.GenerateRequest(prefix=prefix), 30, ())
+    assert [(await completion.read()).text for _ in range(3)] == ["Pa", "ris", ""]
+    await completion.ended()
+
+
+async def test_a_caller_that_sends_no_frames_is_refused(service: Scripted, address: str) -> None:
+    async with running(service, address), open_channel(address) as channel:
+        call: Any = channel.stream_stream("/hedgerow.internal.StandingStream/Calls")()
+        await call.read()  # HELLO
+        await call.write(b"no frame")
+        assert await call.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_the_frames_of_a_caller_that_does_not_read_wait(
+    service: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "_MOST_UNSENT", 100)
+    methods = boundary.methods_by_path(SERVICES, {each.full_name: service for each in SERVICES}, anyone)
+    context = _Context()
+    serve = serving.handlers(methods, anyone, 16, asyncio.Event()).service(_Details())  # type: ignore[arg-type]
+    assert serve is not None
+    serving_it = asyncio.create_task(serve.stream_stream(iter(()), context))
+    before = -1
+    while before < context.read_messages:
+        before = context.read_messages
+        for _ in range(20):
+            await asyncio.sleep(0)
+    assert before < 20
+    context.reads.set()
+    await until(lambda: context.read_messages > 100, 5)
+    serving_it.cancel()
+    await asyncio.gather(serving_it, return_exceptions=True)
+
+
+class _Details:
+    method = "/hedgerow.internal.StandingStream/Calls"
+    invocation_metadata = ()
+
+
+class _Context:
+    """Of a caller that sends one call after the other and reads no reply until `reads` is set."""
+
+    def __init__(self) -> None:
+        self.reads, self.read_messages = asyncio.Event(), 0
+
+    async def read(self) -> bytes:
+        await asyncio.sleep(0)
+        self.read_messages += 1
+        frames = Outgoing()
+        frames.put(OPEN, self.read_messages, with_head(["/no.Such/Method", None], (), b""))
+        return frames.message()
+
+    async def write(self, _: bytes) -> None:
+        await self.reads.wait()
+
+    def peer(self) -> str:
+        return "ipv4:127.0.0.1:1"
