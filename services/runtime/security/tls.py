@@ -89,7 +89,7 @@ def _open(target: str, service: str, tls: Tls | None = None, *, streams: bool = 
     balances the calls to this target, by xDS or over a list of addresses: a stream stays with one server."""
     channel = open_channel(target, _options(service), tls)
     balanced = target.startswith("xds:") or "," in target
-    return StandingChannel(channel) if streams and service in SERVICES and not balanced else channel
+    return StandingChannel(channel, service) if streams and service in SERVICES and not balanced else channel
 
 
 def _options(service: str) -> tuple[tuple[str, int], ...]:

@@ -17,8 +17,10 @@ import asyncio
 import contextvars
 from collections.abc import Callable
 from typing import Any, Self
+from weakref import WeakSet
 
 import grpc
+from prometheus_client import Gauge
 
 from services.runtime.rpc.local_call import Metadata
 from services.runtime.rpc.standing.calling import OpenCalls
@@ -28,17 +30,26 @@ _OURS = "/hedgerow."  # the paths of our services
 _AGAIN_S, _LATER_S = 0.25, 30.0  # to the next stream where one has ended; the latter if no server greeted
 _READY = grpc.ChannelConnectivity.READY
 _BROKEN = "the stream has ended"
+_UP = Gauge("hedgerow_standing_streams", "Streams that carry calls to a service; others are gRPC calls.", ["service"])
+_channels: dict[str, WeakSet[StandingChannel]] = {}  # by service
 
 
 class StandingChannel(grpc.aio.Channel):
-    """A channel around `channel`, which is closed with it and must lead to one server: a stream stays where it is."""
+    """A channel to `service` around `channel`, which is closed with it and must lead to one server: a stream stays
+    where it is."""
 
-    def __init__(self, channel: grpc.aio.Channel):
+    def __init__(self, channel: grpc.aio.Channel, service: str = ""):
         self._channel, self._context = channel, contextvars.copy_context()
         self._running: dict[asyncio.Task[None], OpenCalls] = {}  # also streams that take no more calls
         self._keeping: asyncio.Task[None] | None = None
         self._closed = False
         self._calls: OpenCalls | None = None  # of the stream that takes calls
+        _counted(service).add(self)
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the server has greeted on a stream that takes calls, be it full."""
+        return self._calls is not None and self._calls.greeted
 
     @property
     def takes_calls(self) -> bool:
@@ -113,6 +124,14 @@ class StandingChannel(grpc.aio.Channel):
 
     async def __aexit__(self, *exc: object) -> None:
         await self.close()
+
+
+def _counted(service: str) -> WeakSet[StandingChannel]:
+    """The channels to a service, whose streams are counted."""
+    if service not in _channels:
+        channels = _channels[service] = WeakSet()
+        _UP.labels(service).set_function(lambda: sum(channel.is_up for channel in channels))
+    return _channels[service]
 
 
 class _Method:

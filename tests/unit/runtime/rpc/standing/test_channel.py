@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import grpc
 import pytest
+from prometheus_client import REGISTRY
 
 from hedgerow.channel import open_channel
 from hedgerow.llm.v1 import llm_pb2
@@ -48,18 +49,13 @@ async def running(service: Scripted, address: str, **settings: Any) -> AsyncIter
 
 
 @pytest.fixture
-def service() -> Scripted:
-    return Scripted()
-
-
-@pytest.fixture
 def address() -> str:
     return f"127.0.0.1:{free_port()}"
 
 
 @asynccontextmanager
 async def channel_to(address: str, *, on_a_stream: bool = True) -> AsyncIterator[StandingChannel]:
-    async with StandingChannel(open_channel(address)) as channel:
+    async with StandingChannel(open_channel(address), "llm") as channel:
         channel.keep()
         await channel.channel_ready()
         if on_a_stream:
@@ -106,10 +102,17 @@ async def test_a_server_that_offers_it_after_an_update_is_called_by_it(
         async with server_of(plain_handlers(service), address):
             channel = await stack.enter_async_context(channel_to(address, on_a_stream=False))
             assert await Llm(channel, "small").context_tokens(30) == 4096
+            assert _streams_to_llm() == 0
         async with running(service, address):
             await until(lambda: channel.get_state(True) is grpc.ChannelConnectivity.READY, 10)
             await until(lambda: channel.takes_calls, 10)
             assert await Llm(channel, "small").context_tokens(30) == 4096
+            assert _streams_to_llm() == 1
+        await until(lambda: _streams_to_llm() == 0, 5)
+
+
+def _streams_to_llm() -> float | None:
+    return REGISTRY.get_sample_value("hedgerow_standing_streams", {"service": "llm"})
 
 
 async def test_a_caller_without_permission_gets_no_stream(service: Scripted, address: str) -> None:

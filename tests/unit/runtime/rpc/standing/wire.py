@@ -13,13 +13,19 @@ from hedgerow.llm.v1 import llm_pb2
 from services.runtime.rpc.authorization import anyone
 from services.runtime.rpc.boundary import methods_by_path
 from services.runtime.rpc.standing.calling import OpenCalls, StandingCall
-from services.runtime.rpc.standing.frames import read_frames
+from services.runtime.rpc.standing.frames import Outgoing, read_frames
 from services.runtime.rpc.standing.serving import ServedCalls
 from tests.unit.runtime.rpc.transports import SERVICES, Scripted
 from tests.waiting import until
 
 GENERATE, COUNT = "/hedgerow.llm.v1.LLMService/Generate", "/hedgerow.llm.v1.LLMService/CountTokens"
 Frame = tuple[int, int, bytes]
+
+
+def message(kind: int, number: int = 0, payload: bytes = b"") -> bytes:
+    outgoing = Outgoing()
+    outgoing.put(kind, number, payload)
+    return outgoing.message()
 
 
 class Stream:
