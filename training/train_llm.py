@@ -52,7 +52,7 @@ CHAT_TEMPLATE = (
 )
 SPECIALS = ["<|pad|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>"]
 PAD, END, IGNORED = 0, 1, -100
-Batch = tuple[torch.Tensor, torch.Tensor]  # tokens, and what is to be said after each
+Batch = tuple[torch.Tensor, torch.Tensor]  # tokens, and the right next token of each
 Chats = list[tuple[list[int], list[bool]]]  # tokens, and which of them the assistant says
 SHAPES = {
     "demo-llm": dict(hidden_size=256, num_hidden_layers=6),

@@ -188,8 +188,8 @@ async def _stop(*tasks: asyncio.Task[None] | asyncio.Task[list[Word]] | None) ->
 
 class StreamLanguage:
     """The language of a stream: the one asked for, or the one that the model detects as it hears more. `code` is the
-    language so far, empty before anything was heard. `settled`: words may be shown. Until then they
-    would often be another language's, and confirmed words stay."""
+    language so far, empty before anything was heard. `settled`: words may be shown. Until then they would often be
+    another language's, and confirmed words stay."""
 
     def __init__(self, asked: str):
         self.code = asked

@@ -142,6 +142,7 @@ class Routes:
 
 
 def _model(row: router_pb2.Model) -> Model:
+    cached_usd = row.cached_prompt_usd_per_mtok if row.HasField("cached_prompt_usd_per_mtok") else None
     return Model(
         name=row.name,
         tier=_tier(row.tier),
@@ -152,9 +153,7 @@ def _model(row: router_pb2.Model) -> Model:
         total=_latency(row.total),
         failure_rate=row.failure_rate,
         sees=row.sees,
-        cached_prompt_usd_per_mtok=row.cached_prompt_usd_per_mtok
-        if row.HasField("cached_prompt_usd_per_mtok")
-        else None,
+        cached_prompt_usd_per_mtok=cached_usd,
         cache_write_usd_per_mtok=row.cache_write_usd_per_mtok if row.HasField("cache_write_usd_per_mtok") else None,
         identity=row.identity,
     )

@@ -121,7 +121,7 @@ async def serve_until(
         async with _open(server, settings, checks, folder), assemble(settings) as assembled:
             servicers.update({descriptor.full_name: servicer for descriptor, servicer in assembled.items()})
             gc.collect()
-            gc.freeze()  # what is loaded by now stays: collecting it again and again would only cost the tail
+            gc.freeze()  # these objects stay: to look at them in each collection would only cost the tail
             if settings.overlaps:
                 await listen(server, settings.address, folder)
             ready = asyncio.create_task(_say_ready(assembled, checks, names))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any, Protocol, Self
@@ -76,7 +77,7 @@ class Context:
         await self._call.take(message)
 
 
-class CallersSide:
+class CallersSide(ABC):
     """A call, from its caller's side: the part of `grpc.aio`'s calls that the gateway's stubs use."""
 
     def __init__(self, timeout_s: float | None):
@@ -87,13 +88,13 @@ class CallersSide:
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(max(timeout_s, 0), self._expire) if timeout_s is not None else None
 
+    @abstractmethod
     def _stop(self) -> None:
         """The call has ended before its servicer did."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _read(self, reply: Any) -> Any:
         """A reply leaves for its reader, in the form that the caller gets."""
-        raise NotImplementedError
 
     def receive(self, reply: Any) -> None:
         self._replies.append(reply)

@@ -142,7 +142,7 @@ def memory(
     watch_queue: int = 1_000,
     thresholds: Thresholds | None = None,
 ) -> Memory:
-    """A memory that finds what is alike, to be closed."""
+    """A memory that finds similar questions, to be closed."""
     entries, thresholds = Entries(max_entries, max_bytes, stale_ms), thresholds or Thresholds(0.95, max_wrong=0.01)
     vectors = VectorIndex(DIMENSION) if index is None else index
     return Memory(entries, vectors, Watchers(watch_queue), thresholds)

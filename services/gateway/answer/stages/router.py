@@ -89,5 +89,6 @@ class RouterStage(AnswerStage):
 
     def _must_see(self) -> bool:
         """Whether there are pictures that the vision service does not read, and a model that takes them."""
-        left = any(each.picture for message in self.context.question.request.messages for each in message.documents)
-        return left and self.context.backends.routes.sees("")
+        return self.context.backends.routes.sees("") and any(
+            each.picture for message in self.context.question.request.messages for each in message.documents
+        )

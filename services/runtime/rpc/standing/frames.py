@@ -32,14 +32,15 @@ import struct
 from collections import deque
 from collections.abc import Iterator, Sequence
 
+from services.runtime.rpc.local_call import Metadata
+
 SERVICE, METHOD = "hedgerow.internal.StandingStream", "Calls"  # a stream of bytes each way
 HELLO, OPEN, PART, DATA, END, CANCEL, CREDIT, LEAVE = range(8)
 WINDOW_BYTES = 262_144  # as gRPC's, see `arrival.py`
 PIECE_BYTES = 65_536
-LARGEST_OPEN = 65_536  # head and request
+LARGEST_OPEN = 65_536  # bytes of a request
 _MESSAGE_BYTES = 262_144  # reached by no more than a piece's worth: far below the largest message of a channel
 _HEADER, _SIZE = struct.Struct("!BII"), struct.Struct("!I")
-Metadata = Sequence[tuple[str, str | bytes]]
 
 
 class BadFrame(ValueError):
