@@ -94,7 +94,7 @@ async def test_a_model_that_accepts_and_never_speaks_ends_at_the_budget(mesh: Me
 
 
 async def test_a_slow_cache_is_cut_off_and_nothing_else_suffers(mesh: Mesh, report: Report):
-    mesh.llm.behaviour = Behaviour(tokens=20, first_ms=20, each_ms=5)
+    mesh.llm.behaviour = Behaviour(tokens=4, first_ms=20, each_ms=5)
     before = await asyncio.gather(*(mesh.caller.ask(f"B {n}?", budget_ms=500, bypass=True) for n in range(10)))
     with report.case(8, "cache 10 × slower than its slice of 100 ms") as row:
         mesh.to_cache.add(Latency(1_000), "downstream")
