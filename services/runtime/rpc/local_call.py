@@ -166,15 +166,13 @@ class CallersSide(ABC):
         if self._cancelled:
             raise asyncio.CancelledError
         if code is not grpc.StatusCode.OK:
-            raise grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(*trailing), details)
+            raise failed(code, details, trailing)
         return grpc.aio.EOF
 
     async def _one(self) -> Any:
         reply = await self.read()
         if reply is grpc.aio.EOF:
-            raise grpc.aio.AioRpcError(
-                grpc.StatusCode.INTERNAL, grpc.aio.Metadata(), grpc.aio.Metadata(), "ended without a reply"
-            )
+            raise failed(grpc.StatusCode.INTERNAL, "ended without a reply")
         return reply
 
     def __await__(self) -> Generator[Any, None, Any]:
@@ -188,6 +186,11 @@ class CallersSide(ABC):
         if reply is grpc.aio.EOF:
             raise StopAsyncIteration
         return reply
+
+
+def failed(code: grpc.StatusCode, details: str, trailing: Metadata = ()) -> grpc.aio.AioRpcError:
+    """The error of a call that has ended with a status other than OK."""
+    return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(*trailing), details)
 
 
 class LocalCall(CallersSide):

@@ -13,7 +13,7 @@ from typing import Any
 import grpc
 
 from hedgerow.channel import MAX_MESSAGE_BYTES
-from services.runtime.rpc.local_call import CallersSide, Metadata
+from services.runtime.rpc.local_call import CallersSide, Metadata, failed
 from services.runtime.rpc.standing import frames
 from services.runtime.rpc.standing.frames import BadFrame, Outgoing
 
@@ -24,11 +24,12 @@ _MOST_NUMBERS = 2**32 - 1
 
 class OpenCalls:
     """The calls of one stream: frames in by `receive`, frames out by `outgoing`, for which `filled` is set. `closed`
-    is set once it takes no more calls. `greeted`: the server offers it."""
+    is set once it takes no more calls. `greeted`: the server offers it. `refused`: a side has ended the stream, and
+    would end the next one."""
 
     def __init__(self) -> None:
         self.outgoing, self.filled, self.closed = Outgoing(), asyncio.Event(), asyncio.Event()
-        self.greeted = False
+        self.greeted = self.refused = False
         self._open: dict[int, StandingCall] = {}
         self._number = self._most = 0
 
@@ -71,37 +72,41 @@ class OpenCalls:
             self.closed.set()
             self.put(frames.LEAVE)
 
-    def fail(self, details: str) -> None:
+    def fail(self, details: str, *, refused: bool = False) -> None:
         """The stream is over, and so are its calls."""
-        self._most = 0
+        self._most, self.refused = 0, refused
         self.closed.set()
         for call in self._open.values():
             call.finish(grpc.StatusCode.UNAVAILABLE, details, ())
         self._open.clear()
 
-    def _hello(self, payload: bytes) -> None:
-        if not payload.isdigit():
-            raise BadFrame("a HELLO without the number of calls")
-        self.greeted = True
-        if not self.closed.is_set():
-            self._most = int(payload)
-
     def receive(self, message: bytes) -> None:
         """Take a message of the server. Raises `BadFrame`."""
         for kind, number, payload in frames.read_frames(message):
-            if kind == frames.HELLO:
-                self._hello(payload)
-            elif kind == frames.LEAVE:
-                self.leave()
-            elif (call := self._open.get(number)) is None:
-                raise BadFrame(f"a frame of kind {kind} for call {number}, which is not open")
-            elif kind == frames.END:
-                del self._open[number]
-                call.finish(*_status(payload))
-            elif kind == frames.DATA:
-                call.add(payload, is_last=True)
-            elif kind == frames.PART:
-                call.add(payload, is_last=False)
+            match kind:
+                case frames.DATA | frames.PART:
+                    self._call(number).add(payload, is_last=kind == frames.DATA)
+                case frames.END:
+                    self._call(number).finish(*_status(payload))
+                    del self._open[number]
+                case frames.HELLO:
+                    self._hello(payload)
+                case frames.LEAVE:
+                    self.leave()
+
+    def _hello(self, payload: bytes) -> None:
+        match frames.read_head(payload)[0]:
+            case [int(most), *_]:
+                self.greeted = True
+                self._most = 0 if self.closed.is_set() else most
+            case _:
+                raise BadFrame("a HELLO without the number of calls")
+
+    def _call(self, number: int) -> StandingCall:
+        try:
+            return self._open[number]
+        except KeyError:
+            raise BadFrame(f"a frame for call {number}, which is not open") from None
 
 
 def _status(payload: bytes) -> tuple[grpc.StatusCode, str, Metadata]:
@@ -109,7 +114,7 @@ def _status(payload: bytes) -> tuple[grpc.StatusCode, str, Metadata]:
         return grpc.StatusCode.OK, "", ()
     head, trailing, details = frames.read_head(payload)
     match head:
-        case [int(code)] if code in _STATUS:
+        case [int(code), *_] if code in _STATUS:
             return _STATUS[code], details.decode(errors="replace"), trailing
     raise BadFrame("an END without a status code")
 
@@ -146,4 +151,8 @@ class StandingCall(CallersSide):
         if self._unreported >= _UNREPORTED and not self.done():
             self._calls.put(frames.CREDIT, self._number, frames.credit(self._unreported))
             self._unreported = 0
-        return self._parse(reply)
+        try:
+            return self._parse(reply)
+        except Exception:  # of any parser
+            self.end(grpc.StatusCode.INTERNAL, "")
+            raise failed(grpc.StatusCode.INTERNAL, f"a malformed reply of {len(reply)} bytes") from None

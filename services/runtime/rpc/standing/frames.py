@@ -1,19 +1,25 @@
 """Frames of calls on one standing stream: their bytes, and the order in which a side sends them. No I/O.
 
 A frame is a header (kind, call, size of the payload; 9 bytes, big-endian) and its payload. A message of the stream is
-one frame or more, and no frame is in two messages. The caller numbers its calls.
+one frame or more, and no frame is in two messages. The caller numbers its calls. A head is a list in JSON, whose first
+item is metadata.
 
 | kind | from | payload |
 |---|---|---|
-| HELLO | server | how many calls may be open at once, in digits; the first frame |
-| OPEN | caller | head: the method's path, milliseconds to the deadline or null, metadata; body: the request |
+| HELLO | server | head: how many calls may be open at once; the first frame |
+| OPEN | caller | head: metadata, the method's path, milliseconds to the deadline or null; body: the request |
 | PART | server | a piece of a reply, of which more follows |
 | DATA | server | a reply, or its last piece |
-| END | server | nothing where the status is OK and has no trailing metadata; else head: the code, trailing metadata; \
+| END | server | nothing where the status is OK and has no trailing metadata; else head: trailing metadata, the code; \
 body: the details. Exactly one for each OPEN |
 | CANCEL | caller | nothing. The call keeps its place until its END |
 | CREDIT | caller | how many bytes of replies have been read, as 4 bytes |
-| LEAVE | both | nothing. The server: it is about to stop. The caller's answer: no OPEN follows |
+| LEAVE | both | nothing. The server: it is about to stop. The caller: no OPEN follows, in answer or because its \
+connection takes no more calls |
+
+**Later releases.** Two releases run side by side during an upgrade, so a receiver ignores frames of kinds that it does
+not know, and items at the end of a head. A server says in HELLO what else it understands; a caller says it in the
+metadata of the stream. Everything else here, the sizes below included, stays as it is, or gets another `METHOD`.
 
 **Flow control.** A reply may begin while the server has credit left: `WINDOW_BYTES` at first, less the bytes it has
 sent, and more by each CREDIT. So a reader that is slow holds up its own call, and of each call at most the window and
@@ -55,7 +61,7 @@ def read_frames(message: bytes) -> Iterator[tuple[int, int, bytes]]:
             raise BadFrame(f"a frame's header has {_HEADER.size} bytes, got {end - at}")
         kind, call, size = _HEADER.unpack_from(message, at)
         at += _HEADER.size
-        if kind > LEAVE or at + size > end:
+        if at + size > end:
             raise BadFrame(f"a frame of kind {kind} and {size} bytes, of which {end - at} came")
         yield kind, call, message[at : at + size]
         at += size
@@ -75,7 +81,7 @@ def read_credit(payload: bytes) -> int:
 def with_head(head: Sequence[object], metadata: Metadata, body: bytes) -> bytes:
     """A payload that has a head. As in HTTP/2, only metadata whose keys end with `-bin` have bytes."""
     pairs = [(key, value if isinstance(value, str) else base64.b64encode(value).decode()) for key, value in metadata]
-    raw = json.dumps([*head, pairs]).encode()
+    raw = json.dumps([pairs, *head]).encode()
     return _SIZE.pack(len(raw)) + raw + body
 
 
@@ -83,7 +89,7 @@ def read_head(payload: bytes) -> tuple[Sequence[object], tuple[tuple[str, str | 
     """The arguments of `with_head`. Raises `BadFrame`."""
     try:
         start = _SIZE.size + _SIZE.unpack_from(payload)[0]
-        *head, pairs = json.loads(payload[_SIZE.size : start])
+        pairs, *head = json.loads(payload[_SIZE.size : start])
         metadata = tuple((key, _value(key, text)) for key, text in pairs)
     except (struct.error, ValueError, TypeError, AttributeError, RecursionError):
         raise BadFrame("a payload without its head") from None

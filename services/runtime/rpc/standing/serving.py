@@ -62,9 +62,9 @@ async def _serve(calls: ServedCalls, context: Any, stopping: asyncio.Event) -> N
     try:
         await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in (tasks := [*work, leaving, *calls.tasks()]):
+        for task in (tasks := [*work, leaving]):
             task.cancel()
-        await asyncio.wait(tasks, timeout=_CLEAN_UP_S)
+        await asyncio.wait([*tasks, *calls.stop()], timeout=_CLEAN_UP_S)
 
 
 async def _read(calls: ServedCalls, context: Any) -> None:
@@ -75,12 +75,13 @@ async def _read(calls: ServedCalls, context: Any) -> None:
                 calls.sent.clear()
                 await calls.sent.wait()
     except BadFrame as error:
+        _log.error("a standing stream has ended: %s", error)
         context.set_code(grpc.StatusCode.INVALID_ARGUMENT)
         context.set_details(str(error))
     except grpc.aio.BaseError:
         pass  # the caller has left
     except Exception as error:  # a bug, which must not end the stream in silence
-        _log.error("a standing stream ends: %s", type(error).__name__)
+        _log.error("a standing stream has ended: %s", type(error).__name__)
         context.set_code(grpc.StatusCode.INTERNAL)
 
 
@@ -107,7 +108,7 @@ class ServedCalls:
         self._methods, self._context, self._most = methods, context, most_calls
         self._open: dict[int, _ServedCall] = {}
         self._left = False
-        self.put(frames.HELLO, 0, b"%d" % most_calls)
+        self.put(frames.HELLO, 0, frames.with_head([most_calls], (), b""))
 
     @property
     def is_empty(self) -> bool:
@@ -131,30 +132,30 @@ class ServedCalls:
         """Ask the caller to open no more calls."""
         self.put(frames.LEAVE)
 
-    def tasks(self) -> Sequence[asyncio.Task[None]]:
-        """Those of the open calls."""
-        return [call.task for call in self._open.values()]
+    def stop(self) -> Sequence[asyncio.Task[None]]:
+        """Stop the servicers of the open calls. Returns their tasks."""
+        return [call.stop() for call in self._open.values()]
 
     def receive(self, message: bytes) -> None:
         """Take a message of the caller. Raises `BadFrame`."""
         for kind, number, payload in frames.read_frames(message):
-            if kind == frames.OPEN:
-                self._begin(number, payload)
-            elif kind == frames.LEAVE:
-                self._left = True
-                self.filled.set()
-            elif (call := self._open.get(number)) is None:
-                pass  # it has ended meanwhile
-            elif kind == frames.CREDIT:
-                call.add_credit(frames.read_credit(payload))
-            elif kind == frames.CANCEL:
-                self.outgoing.drop(number)
-                call.task.cancel()
+            call = self._open.get(number)  # none where it has ended meanwhile
+            match kind:
+                case frames.OPEN:
+                    self._begin(number, payload)
+                case frames.LEAVE:
+                    self._left = True
+                    self.filled.set()
+                case frames.CREDIT if call:
+                    call.add_credit(frames.read_credit(payload))
+                case frames.CANCEL if call:
+                    self.outgoing.drop(number)
+                    call.stop()
 
     def _begin(self, number: int, payload: bytes) -> None:
         head, metadata, request = frames.read_head(payload)
         match head:
-            case [str(path), int() | None as left_ms] if number and number not in self._open:
+            case [str(path), int() | None as left_ms, *_] if number and number not in self._open:
                 left_ms = None if left_ms is None else min(max(left_ms, 0), _MOST_MS)
             case _:
                 raise BadFrame("an OPEN with a number of its own, a path and a deadline was expected")
@@ -190,7 +191,7 @@ class _ServedCall:
         deadline = Deadline.never() if left_ms is None else Deadline.after(left_ms / 1000)
         self.context: Context = _Context(self, metadata, deadline, stream)
         self._credit, self._room = frames.WINDOW_BYTES, asyncio.Event()
-        self._is_late = False
+        self._is_late = self._is_stopped = False
 
     def begin(self, serve: Serve, request: bytes) -> None:
         loop = asyncio.get_running_loop()
@@ -198,8 +199,18 @@ class _ServedCall:
         timer = None if self._left_ms is None else loop.call_later(self._left_ms / 1000, self._expire)
         self.task.add_done_callback(lambda _: self._over(timer))
 
+    def stop(self) -> asyncio.Task[None]:
+        """Cancel its task, once: the second time would be in the middle of the servicer's clean-up. Returns it."""
+        if not self._is_stopped:
+            self._is_stopped = True
+            self.task.cancel()
+        return self.task
+
     def add_credit(self, size: int) -> None:
+        """Raises `BadFrame` for more than has been sent."""
         self._credit += size
+        if self._credit > frames.WINDOW_BYTES:
+            raise BadFrame(f"a credit of {size} bytes, which is more than was sent")
         self._room.set()
 
     async def take(self, message: bytes) -> None:
@@ -225,12 +236,13 @@ class _ServedCall:
 
     def _expire(self) -> None:
         self._is_late = True
-        self.task.cancel()
+        self.stop()
 
     def _over(self, timer: asyncio.TimerHandle | None) -> None:
         if timer:
             timer.cancel()
         self.end(grpc.StatusCode.CANCELLED, "")  # of a task that was cancelled before it began
+        del self.context  # which refers to this call: a cycle would wait for the garbage collector
 
 
 class _Context(Context):

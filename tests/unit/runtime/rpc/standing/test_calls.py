@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 from collections.abc import AsyncIterator
 
@@ -181,6 +182,58 @@ async def test_the_caller_ends_a_call_that_is_late_and_cancels_it(wire: Wire) ->
     assert (await outcome(call))[1:] == (grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded")
     assert [kind for kind, *_ in wire.up()] == [OPEN, CANCEL]
     await wire.settled()
+
+
+async def test_a_malformed_reply_ends_its_call(wire: Wire, service: Scripted) -> None:
+    service.work = forever
+    call = wire.calls.open(GENERATE, b"", 30, (), llm_pb2.GenerateResponse.FromString)
+    assert call
+    wire.up()
+    await until(lambda: bool(service.calls))
+    wire.calls.receive(message(DATA, 1, b"\xff"))
+    assert (await outcome(call))[1:] == (grpc.StatusCode.INTERNAL, "a malformed reply of 1 bytes")
+    await wire.settled()
+    assert service.stopped.is_set()
+
+
+async def test_the_clean_up_of_a_late_call_is_not_cancelled_by_its_caller(wire: Wire, service: Scripted) -> None:
+    may_stop, cleaning = asyncio.Event(), asyncio.Event()
+    cleaned = False
+
+    async def stop_slowly() -> None:
+        nonlocal cleaned
+        try:
+            await forever()
+        finally:
+            cleaning.set()
+            await may_stop.wait()
+            cleaned = True
+
+    service.work = stop_slowly
+    wire.served.receive(message(OPEN, 7, with_head([GENERATE, 50], (), b"")))
+    await until(cleaning.is_set)
+    wire.served.receive(message(CANCEL, 7))
+    ending = asyncio.create_task(wire.end())
+    for _ in range(3):
+        await asyncio.sleep(0)
+    may_stop.set()
+    await ending
+    assert cleaned
+
+
+async def test_a_call_that_is_over_leaves_nothing_to_the_garbage_collector(wire: Wire) -> None:
+    async def calls(count: int) -> int:
+        gc.collect()
+        for _ in range(count):
+            await outcome(wire.open())
+        return gc.collect()
+
+    gc.disable()
+    try:
+        async with wire.moving():
+            assert await calls(100) - await calls(1) < 100
+    finally:
+        gc.enable()
 
 
 async def test_calls_of_a_stream_that_breaks_are_unavailable_after_what_has_arrived(wire: Wire) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, NamedTuple
 
@@ -23,7 +23,8 @@ from services.runtime.rpc.authorization import anyone
 from services.runtime.rpc.standing import channel as standing
 from services.runtime.rpc.standing import serving
 from services.runtime.rpc.standing.channel import StandingChannel
-from services.runtime.rpc.standing.frames import LARGEST_OPEN, OPEN, Outgoing, with_head
+from services.runtime.rpc.standing.frames import END, HELLO, LARGEST_OPEN, METHOD, OPEN, SERVICE, Outgoing, with_head
+from tests.unit.runtime.rpc.standing.wire import message
 from tests.unit.runtime.rpc.transports import SERVICES, Scripted, forever
 from tests.waiting import until
 
@@ -64,8 +65,10 @@ async def channel_to(address: str, *, on_a_stream: bool = True) -> AsyncIterator
 
 
 @asynccontextmanager
-async def server_of(handlers: list[Any], address: str) -> AsyncIterator[grpc.aio.Server]:
-    server = grpc.aio.server()
+async def server_of(
+    handlers: list[Any], address: str, options: Sequence[tuple[str, int]] = ()
+) -> AsyncIterator[grpc.aio.Server]:
+    server = grpc.aio.server(options=options)
     server.add_generic_rpc_handlers(handlers)
     server.add_insecure_port(address)
     await server.start()
@@ -94,10 +97,7 @@ async def test_a_server_that_does_not_offer_it_is_called_as_before(service: Scri
         assert not channel.takes_calls
 
 
-async def test_a_server_that_offers_it_after_an_update_is_called_by_it(
-    service: Scripted, address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(standing, "_LATER_S", 0.05)
+async def test_a_server_that_offers_it_after_an_update_is_called_by_it(service: Scripted, address: str) -> None:
     async with AsyncExitStack() as stack:
         async with server_of(plain_handlers(service), address):
             channel = await stack.enter_async_context(channel_to(address, on_a_stream=False))
@@ -105,7 +105,7 @@ async def test_a_server_that_offers_it_after_an_update_is_called_by_it(
             assert _streams_to_llm() == 0
         async with running(service, address):
             await until(lambda: channel.get_state(True) is grpc.ChannelConnectivity.READY, 10)
-            await until(lambda: channel.takes_calls, 10)
+            await until(lambda: channel.takes_calls, 10)  # far below the time between two streams that are refused
             assert await Llm(channel, "small").context_tokens(30) == 4096
             assert _streams_to_llm() == 1
         await until(lambda: _streams_to_llm() == 0, 5)
@@ -130,6 +130,69 @@ async def test_a_caller_without_permission_gets_no_stream(service: Scripted, add
         await until(lambda: asked, 5)
         assert await Llm(channel, "small").context_tokens(30) == 4096
         assert not channel.takes_calls
+
+
+class Streams:
+    """A server's handler of standing streams, each of which `serve` serves. `asked`: how many there were."""
+
+    def __init__(self, serve: Callable[[Any, int], Awaitable[None]]):
+        self._serve, self.asked = serve, 0
+
+    async def _calls(self, _: AsyncIterator[bytes], context: Any) -> None:
+        self.asked += 1
+        await self._serve(context, self.asked)
+
+    def handlers(self) -> grpc.GenericRpcHandler:
+        return grpc.method_handlers_generic_handler(
+            SERVICE, {METHOD: grpc.stream_stream_rpc_method_handler(self._calls)}
+        )
+
+
+async def test_a_server_that_breaks_the_protocol_is_called_as_before(
+    service: Scripted, address: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(standing, "_AGAIN_S", 0)
+
+    async def break_it(context: Any, _: int) -> None:
+        await context.write(message(HELLO, 0, with_head([16], (), b"")) + message(END, 1))
+        await forever()
+
+    streams = Streams(break_it)
+    handlers = [*plain_handlers(service), streams.handlers()]
+    async with server_of(handlers, address), channel_to(address, on_a_stream=False) as channel:
+        await until(lambda: "a frame for call 1, which is not open" in caplog.text, 5)
+        for _ in range(20):
+            assert await Llm(channel, "small").context_tokens(30) == 4096
+        assert streams.asked == 1
+
+
+async def test_a_stream_that_is_lost_before_the_greeting_is_opened_again(service: Scripted, address: str) -> None:
+    async def lose_one(context: Any, number: int) -> None:
+        if number == 1:
+            await context.abort(grpc.StatusCode.UNAVAILABLE)
+        await context.write(message(HELLO, 0, with_head([16], (), b"")))
+        await forever()
+
+    streams = Streams(lose_one)
+    async with server_of([streams.handlers()], address), channel_to(address):
+        assert streams.asked == 2
+
+
+async def test_a_connection_that_takes_no_more_calls_gets_none_by_its_stream(service: Scripted, address: str) -> None:
+    gate = asyncio.Event()
+    servicers = {each.full_name: service for each in SERVICES}
+    streams = serving.handlers(boundary.methods_by_path(SERVICES, servicers), anyone, 16, asyncio.Event())
+    ages = [("grpc.max_connection_age_ms", 500)]
+    async with server_of([*plain_handlers(service), streams], address, ages), channel_to(address) as channel:
+        service.work = gate.wait
+        completion = Llm(channel, "small").generate(llm_pb2.GenerateRequest(), 60, ())
+        await until(lambda: bool(service.calls), 5)
+        service.work = None
+        await until(lambda: not channel.takes_calls, 5)
+        assert await Llm(channel, "small").context_tokens(30) == 4096  # on a new connection
+        await until(lambda: channel.takes_calls, 5)
+        gate.set()
+        assert [(await completion.read()).text for _ in range(3)] == ["Pa", "ris", ""]
 
 
 async def test_calls_end_at_once_when_the_server_breaks_off_and_the_next_one_is_used(

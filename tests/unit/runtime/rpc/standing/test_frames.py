@@ -85,7 +85,7 @@ def test_a_head_keeps_metadata_text_and_bytes(metadata: list[tuple[str, str | by
 
 @pytest.mark.parametrize("pairs", ['["a"]', '[["a", 1]]', "5", '[["x-bin", "%"]]', '[["a", "b", "c"]]', "{", ""])
 def test_a_head_with_other_metadata_is_refused(pairs: str) -> None:
-    raw = f'["/path", null, {pairs}]'.encode()
+    raw = f'[{pairs}, "/path", null]'.encode()
     with pytest.raises(BadFrame):
         read_head(len(raw).to_bytes(4, "big") + raw)
 

@@ -90,9 +90,7 @@ class Wire:
 
     async def end(self) -> None:
         """The server's side ends as with its stream."""
-        for task in (tasks := self.served.tasks()):
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self.served.stop(), return_exceptions=True)
 
     def _move(self, sender: OpenCalls | ServedCalls, receiver: OpenCalls | ServedCalls) -> list[Frame]:
         found = list[Frame]()
