@@ -77,7 +77,8 @@ _SAYS_NOTHING: Mapping[str, re.Pattern[str]] = {
     "type": re.compile('"(text|custom|function|ephemeral)"'),
     "verbosity": re.compile('"medium"'),
 }
-_PARTS = "messages[].content"  # how the texts of a conversation are divided
+# How the texts of a conversation are divided, and names that only repeat the roles.
+_OF_MESSAGES = ("messages[].content", "messages[].name")
 _EMPTY = ("", "[]", "{}", "false", '""')
 _ASKS = (
     "web_search_options",
@@ -143,7 +144,7 @@ def unknown(original: Original | None, model: Model) -> Iterator[tuple[str, bool
 
 
 def _is_harmless(place: str, given: str) -> bool:
-    if place == _PARTS or _FORM_NAME.fullmatch(place) or _THOUGHT.fullmatch(place) or _SEALED.fullmatch(place):
+    if place in _OF_MESSAGES or _FORM_NAME.fullmatch(place) or _THOUGHT.fullmatch(place) or _SEALED.fullmatch(place):
         return True
     above, _, name = place.rpartition(".")
     if place == _THINKING:

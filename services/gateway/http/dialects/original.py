@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hedgerow.chat.v1 import chat_pb2
@@ -18,6 +19,7 @@ _MOST_HEADERS, _MOST_CHARACTERS = 16, 1_024
 _WHOSE = frozenset({"openai-organization", "openai-project"})  # the gateway's own account pays
 _TEXTS = ("system", "messages", "input")  # fields with texts of a conversation
 PARTS = "messages[].content"  # no place in a body: how its texts are divided
+NAMES = "messages[].name"  # no place in a body: names by their places, if no role has two
 _OF_GATEWAY = "hedgerow"  # the field that is for the gateway alone
 
 
@@ -30,6 +32,8 @@ def original(api: chat_pb2.Api, data: bytes, body: Fields, headers: Mapping[str,
     if len(unread) > MOST_OBJECTS:
         raise InvalidInput("body", f"at most {MOST_OBJECTS} items that only a provider reads", len(unread))
     untranslated = {place: compact(given).decode() for place, given in unread.items()}
+    if api == chat_pb2.API_CHAT_COMPLETIONS:
+        untranslated = _with_names_by_role(untranslated, body.seen("messages"))
     if lengths := {place: each for name in _TEXTS for place, each in _side_by_side(name, body.seen(name))}:
         untranslated[PARTS] = compact(lengths).decode()
     return chat_pb2.Original(api=api, body=data, headers=_for_provider(headers), untranslated=untranslated)
@@ -52,6 +56,24 @@ def leave_recordings(request: pb.GenerateRequest, body: Fields) -> None:
             for each in turn.objects("content"):
                 if each.seen("type") == AUDIO:
                     each.leave()
+
+
+def _with_names_by_role(untranslated: dict[str, str], messages: Sequence[Any]) -> dict[str, str]:
+    """The fields, with the names of messages as one field where no role has two names. Names distinguish participants
+    of one role (OpenAI's API reference), so a model of another API does without these."""
+    if not any(place.endswith("].name") for place in untranslated):
+        return untranslated
+    roles = {
+        place: each["role"]
+        for index, each in enumerate(messages)
+        if (place := f"messages[{index}].name") in untranslated
+    }
+    named = {(role, untranslated[place]) for place, role in roles.items()}
+    if not roles or len({role for role, _ in named}) < len(named):
+        return untranslated
+    names = {place: json.loads(untranslated[place]) for place in roles}
+    rest = {place: given for place, given in untranslated.items() if place not in roles}
+    return {**rest, NAMES: compact(names).decode()}
 
 
 def _side_by_side(place: str, given: Any) -> Iterator[tuple[str, list[int]]]:

@@ -13,12 +13,14 @@ from services.gateway.answer.prompt_builder import Asked
 from services.gateway.answer.stages.cache.cache_key import cache_question
 from services.gateway.http.dialects.chat_request import read_chat
 from services.gateway.http.dialects.messages_request import read_messages
-from services.gateway.http.dialects.original import leave_recordings, original
+from services.gateway.http.dialects.original import NAMES, leave_recordings, original
 from services.gateway.http.dialects.responses_request import read_response
 from services.gateway.http.fields import Fields, parse
 from services.llm.engine import Model, Original
 from services.llm.untranslated import check
 from services.runtime.errors import InvalidInput
+
+MODEL = Model("m", "anthropic", 0, 0, "", False)
 
 
 def original_of(body: dict[str, Any], **headers: str) -> chat_pb2.Original:
@@ -38,17 +40,38 @@ ASKED: dict[str, Any] = {
 def test_fields_that_the_gateway_reads_are_translated_and_all_others_named_by_their_path() -> None:
     body = {**ASKED, "reasoning_effort": "low", "seed": None, "unknown": {"a": [1, None]}, "hedgerow": {"tier": "fast"}}
     assert dict(original_of(body).untranslated) == {
-        "messages[0].name": '"ann"',
+        NAMES: '{"messages[0].name":"ann"}',
         "reasoning_effort": '"low"',
         "unknown": '{"a":[1,null]}',
     }
+
+
+AGENTS = [
+    {"role": "system", "content": "Be brief.", "name": "planner"},
+    {"role": "user", "content": "Hi", "name": "user"},
+    {"role": "assistant", "content": "Hello.", "name": "planner"},
+    {"role": "user", "content": "And now?", "name": "user"},
+]
+
+
+def test_names_that_only_repeat_the_roles_as_autogens_are_no_error_for_a_model_without_names() -> None:
+    own = original_of({"model": "m", "messages": AGENTS})
+    assert own.untranslated.keys() == {NAMES}
+    assert [*json.loads(own.untranslated[NAMES]).values()] == ["planner", "user", "planner", "user"]
+    check(Original("chat_completions", b"{}", untranslated=own.untranslated), MODEL)
+
+
+def test_names_that_tell_participants_of_one_role_apart_are_refused() -> None:
+    own = original_of({"model": "m", "messages": [*AGENTS, {"role": "user", "content": "Me too", "name": "bob"}]})
+    with pytest.raises(InvalidInput, match=r"messages\[0\].name: no such field of model m"):
+        check(Original("chat_completions", b"{}", untranslated=own.untranslated), MODEL)
 
 
 def test_the_unread_parts_of_a_field_are_named() -> None:
     schema = {"name": "facts", "strict": True, "schema": {"type": "object"}}
     body = {**ASKED, "response_format": {"type": "json_schema", "json_schema": schema}}
     assert dict(original_of(body).untranslated) == {
-        "messages[0].name": '"ann"',
+        NAMES: '{"messages[0].name":"ann"}',
         "response_format.json_schema.name": '"facts"',
         "response_format.json_schema.strict": "true",
     }
@@ -74,7 +97,7 @@ def test_a_field_that_is_another_one_but_for_capital_letters_is_refused(
 
 def test_the_schema_of_a_tool_is_read_as_a_whole() -> None:
     tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "required": ["a"]}}}
-    assert set(original_of({**ASKED, "tools": [tool]}).untranslated) == {"messages[0].name"}
+    assert set(original_of({**ASKED, "tools": [tool]}).untranslated) == {NAMES}
 
 
 def texts(*said: str) -> list[dict[str, str]]:
@@ -87,8 +110,7 @@ def test_texts_that_stand_side_by_side_are_another_question_than_one_text() -> N
     keys = [cache_question(pb.GenerateRequest(original=each), Asked(()), "acme").attachments for each in asked]
     assert keys[0] == keys[1] == []
     assert len({tuple(key) for key in keys}) == 4
-    model = Model("m", "anthropic", 0, 0, "", False)
-    check(Original("chat_completions", b"", untranslated=dict(asked[-1].untranslated)), model)  # refused by none
+    check(Original("chat_completions", b"", untranslated=dict(asked[-1].untranslated)), MODEL)  # refused by none
 
 
 @pytest.mark.parametrize(("api", "name"), [(read_chat, "messages"), (read_response, "input")])
