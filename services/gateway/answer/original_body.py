@@ -25,7 +25,7 @@ _TEXT_FIELDS = {
     "text": "text",
     "refusal": "refusal",
 }  # of parts, by their type
-FORM = ("response_format", "structured_outputs", "output_config.format", "text.format")  # the fields in every API
+FORM = ("response_format", "structured_outputs", "output_config.format", "output_format", "text.format")  # of all APIs
 
 
 async def original_for_model(context: RequestContext, changed: Collection[str]) -> chat_pb2.Original | None:

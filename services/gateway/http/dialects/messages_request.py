@@ -29,6 +29,7 @@ _MODES = {
     "none": chat_pb2.TOOL_MODE_NONE,
     "tool": chat_pb2.TOOL_MODE_UNSPECIFIED,  # a tool by its name
 }
+_EARLIER_FORM = "output_format"  # of the beta, which is accepted still
 _FAILED = "Error: "
 _THOUGHTS = ("thinking", "redacted_thinking")  # which other models do not read
 
@@ -56,7 +57,7 @@ def read_messages(
         sampling.stop.extend(body.texts("stop_sequences", STOPS))
     _take_prefix(request, body)
     output = body.object("output_config")
-    take_form(request, body, output and output.object("format"))
+    take_form(request, body, (output and output.object("format")) or body.object(_EARLIER_FORM))
     take_options(order, headers, body)
     return order
 

@@ -116,6 +116,7 @@ async def test_a_large_request_that_waits_for_others_ends_with_its_budget(large:
         ({"response_format": {"type": "json_object"}}, {}),
         ({"structured_outputs": {"json_object": True}}, {}),
         ({"output_config": {"format": {"type": "json_schema", "schema": {}}}}, {}),
+        ({"output_format": {"type": "json_schema", "schema": {}}}, {}),
         (
             {"output_config": {"effort": "low", "format": {"type": "json_schema", "schema": {}}}},
             {"output_config": {"effort": "low"}},

@@ -28,8 +28,9 @@ MESSAGES: tuple[ReadBody, Any, tuple[str, ...]] = (
     {"messages": ASKED, "max_tokens": 9},
     ("output_config", "format"),
 )
+EARLIER_MESSAGES = (*MESSAGES[:2], ("output_format",))  # as Inspect writes it
 COMPLETIONS: tuple[ReadBody, Any, tuple[str, ...]] = (read_completion, {"prompt": "Hello"}, ("response_format",))
-APIS = pytest.mark.parametrize("api", [CHAT, RESPONSES, MESSAGES, COMPLETIONS])
+APIS = pytest.mark.parametrize("api", [CHAT, RESPONSES, MESSAGES, EARLIER_MESSAGES, COMPLETIONS])
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 CHOICES = st.lists(_TEXT, min_size=1, unique=True)
 
