@@ -16,7 +16,7 @@ def check_api(request: Request, model: Model) -> None:
     """Raise NotSupported for a conversation where the model has none, and for a method that it does not have."""
     method = request.method
     if method and not model.reads(request):
-        raise NotSupported(f"{method}: not supported by {model.name}", field="original.api")
+        raise NotSupported(f"{method}: not supported by {model.name}", field="model")
     if not method and model.apis and METHODS.issuperset(model.apis):
         has = ", ".join(sorted(model.apis))
         raise NotSupported(f"messages: not supported by {model.name}, which has {has}", field="messages")

@@ -15,7 +15,15 @@ from typing import Any, ClassVar
 
 from google.rpc import code_pb2
 
-from services.runtime.errors import ContextExceeded, InvalidInput, Missing, ServiceError, TooLate, Unavailable
+from services.runtime.errors import (
+    ContextExceeded,
+    InvalidInput,
+    Missing,
+    NotSupported,
+    ServiceError,
+    TooLate,
+    Unavailable,
+)
 from services.runtime.rpc.boundary import to_status
 
 Headers = list[tuple[bytes, bytes]]
@@ -220,7 +228,7 @@ class ErrorResponse:
         return headers
 
 
-def with_http_names(error: InvalidInput, http_fields: Container[str] = ()) -> InvalidInput:
+def with_http_names(error: ServiceError, http_fields: Container[str] = ()) -> ServiceError:
     """An error about a field of the proto, with the field's name by HTTP. Names in `http_fields` are not changed."""
     field = error.metadata.get("field", "")
     if field in http_fields:
@@ -241,6 +249,8 @@ def error_response(error: Exception) -> ErrorResponse:
     status, kind = STATUSES.get(error.code, STATUSES[code_pb2.INTERNAL])
     status, code = REASONS.get(error.reason, (status, error.reason.lower()))
     param, message = _param(error)
+    if isinstance(error, NotSupported) and param:
+        status, code = 400, "unsupported_parameter"
     response = ErrorResponse(
         status,
         _TYPES.get(status, kind),

@@ -97,6 +97,25 @@ def translate(error: grpc.aio.AioRpcError, backend: str) -> ServiceError:
     """
     info, retry_delay_s = _details(error)
     details, code = error.details() or "", error.code()
+    cls = _class_of(code, details, info)
+    if info.domain != DOMAIN or info.reason == CallerRefused.reason:
+        worth_logging = details.startswith(_OF_CONNECTIONS) or info.domain == DOMAIN
+        if worth_logging and _lines.take((backend, code)) is not None:
+            _log.info("%s: %s: %s", backend, code.name, details)
+        details = ""
+    if code is grpc.StatusCode.INVALID_ARGUMENT:
+        said = {name: info.metadata[name] for name in _SAID if name in info.metadata} if info.domain == DOMAIN else {}
+        if said and info.reason == ContextExceeded.reason:
+            return _too_long(details, info.metadata, said)
+        return _REFUSALS.get(info.reason, Refused)(details or f"{backend}: {code.name}", **said)
+    if cls is NotSupported and (field := info.metadata.get("field")):
+        return NotSupported(details, field=field)
+    begin, outline = f"{backend}: {code.name}", info.metadata.get("outline")
+    more = {"outline": f"{begin}: {outline}"} if details and outline else {}
+    return cls(f"{begin}: {details}" if details else begin, retry_delay_s=retry_delay_s, **more)
+
+
+def _class_of(code: grpc.StatusCode, details: str, info: error_details_pb2.ErrorInfo) -> type[ServiceError]:
     cls = ERRORS.get(code, Unavailable)
     if code is grpc.StatusCode.INTERNAL and RESET in details:
         cls = Unavailable  # the way broke, not the service
@@ -108,19 +127,7 @@ def translate(error: grpc.aio.AioRpcError, backend: str) -> ServiceError:
         cls = Starting
     if code is grpc.StatusCode.FAILED_PRECONDITION and info.domain == DOMAIN:
         cls = _SETTINGS.get(info.reason, cls)
-    if info.domain != DOMAIN or info.reason == CallerRefused.reason:
-        worth_logging = details.startswith(_OF_CONNECTIONS) or info.domain == DOMAIN
-        if worth_logging and _lines.take((backend, code)) is not None:
-            _log.info("%s: %s: %s", backend, code.name, details)
-        details = ""
-    if code is grpc.StatusCode.INVALID_ARGUMENT:
-        said = {name: info.metadata[name] for name in _SAID if name in info.metadata} if info.domain == DOMAIN else {}
-        if said and info.reason == ContextExceeded.reason:
-            return _too_long(details, info.metadata, said)
-        return _REFUSALS.get(info.reason, Refused)(details or f"{backend}: {code.name}", **said)
-    begin, outline = f"{backend}: {code.name}", info.metadata.get("outline")
-    more = {"outline": f"{begin}: {outline}"} if details and outline else {}
-    return cls(f"{begin}: {details}" if details else begin, retry_delay_s=retry_delay_s, **more)
+    return cls
 
 
 def _too_long(details: str, metadata: Mapping[str, str], said: Mapping[str, str]) -> ContextExceeded:

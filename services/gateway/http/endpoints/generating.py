@@ -31,7 +31,7 @@ from services.gateway.http.server.exchange import Exchange
 from services.gateway.labels import Degraded
 from services.runtime.aside import aside, size_in
 from services.runtime.deadline import Deadline
-from services.runtime.errors import InvalidInput
+from services.runtime.errors import InvalidInput, NotSupported
 from services.runtime.rpc.boundary import Call
 from services.runtime.strict_json import written
 
@@ -100,7 +100,7 @@ class Generating:
                     await self.servicer.answer(order.request, call, take)
                 else:
                     await self._answer_several(exchange, asked, watch, call, take)
-            except InvalidInput as refused:
+            except (InvalidInput, NotSupported) as refused:
                 raise with_http_names(refused, order.request.original.untranslated) from None
 
     async def _asked(self, exchange: Exchange) -> ReadRequest:

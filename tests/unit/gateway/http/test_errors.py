@@ -22,7 +22,7 @@ from services.gateway.http.errors import (
 )
 from services.gateway.policies.slot import Shed
 from services.gateway.upstream.call_errors import ContentRefused, ModelNotAtProvider, ProviderRefused
-from services.runtime.errors import Faulty, Forbidden, InvalidInput
+from services.runtime.errors import Faulty, Forbidden, InvalidInput, NotSupported
 
 
 def test_every_canonical_code_has_a_status() -> None:
@@ -44,6 +44,8 @@ def test_every_canonical_code_has_a_status() -> None:
         (Faulty("broke"), 500, "faulty"),
         (KeyError("secret"), 500, "internal"),
         (NotOffered("none"), 501, "not_offered"),
+        (NotSupported("count_tokens: no such method"), 501, "not_supported"),
+        (NotSupported("seed: not supported by m", field="seed"), 400, "unsupported_parameter"),
         (ContentRefused("flagged"), 400, "content_policy_violation"),
         (ModelNotAtProvider("no such model"), 404, "model_not_found"),
         (ProviderRefused("no credential"), 502, "provider_refused"),
@@ -63,6 +65,10 @@ def test_each_error_has_its_status_and_code(error: Exception, status: int, code:
 def test_a_field_goes_by_the_name_that_the_caller_knows() -> None:
     response = error_response(InvalidInput("sampling.temperature", "0 to 2", 3))
     assert (response.param, response.message) == ("temperature", "temperature: 0 to 2, got 3")
+    lacking = error_response(NotSupported("sampling.seed: not supported by m", field="sampling.seed"))
+    assert (lacking.param, lacking.message) == ("seed", "seed: not supported by m")
+    pictures = NotSupported("messages[3].parts[1].image: not supported by m", field="messages[3].parts[1].image")
+    assert error_response(with_http_names(pictures)).message == "messages[3].content[1].image: not supported by m"
 
 
 def test_a_refusal_says_when_to_come_back() -> None:

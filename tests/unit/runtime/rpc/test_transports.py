@@ -137,6 +137,7 @@ ERRORS: list[tuple[Exception, type[ServiceError], str]] = [
     (ShareUsed("yours is used", retry_delay_s=0.5), ShareUsed, "yours is used"),
     (TooLate("no time"), TooLate, "small: DEADLINE_EXCEEDED: no time"),
     (NotSupported("no pictures"), NotSupported, "small: UNIMPLEMENTED: no pictures"),
+    (NotSupported("seed: not here", field="seed"), NotSupported, "seed: not here"),
     (Unavailable("the provider is down"), Unavailable, "small: UNAVAILABLE: the provider is down"),
     (Starting("loading"), Starting, "small: UNAVAILABLE: loading"),
     (Faulty("broke"), Faulty, "small: INTERNAL: broke"),
@@ -156,7 +157,7 @@ async def test_an_error_keeps_its_kind_its_words_and_its_delay(
     assert text in caught.value.message
     assert "secret" not in caught.value.message
     assert caught.value.retry_delay_s == getattr(raised, "retry_delay_s", None)
-    if isinstance(raised, InvalidInput):
+    if isinstance(raised, InvalidInput | NotSupported):
         assert {name: caught.value.metadata.get(name) for name in raised.metadata} == raised.metadata
 
 
