@@ -121,9 +121,9 @@ def ping_timeout_options(timeout_ms: int) -> tuple[tuple[str, int], ...]:
     return ("grpc.keepalive_timeout_ms", timeout_ms), ("grpc.http2.ping_timeout_ms", timeout_ms)
 
 
-async def send(call: Any, request: Message) -> bool:
-    """Send one message of a call with a stream of requests; False if the call is over: reading from it then raises the
-    reason.
+async def send(call: Any, request: Message | bytes) -> bool:
+    """Send one message of a call with a stream of requests, in bytes if the call has no serializer. Returns False if
+    the call is over: reading from it then raises the reason.
 
     It replaces `call.write`, which loses that reason: if the other side has refused the call meanwhile, it makes the
     status INTERNAL, "Internal error from Core" (grpcio 1.85; its request iterators do the same).
@@ -133,7 +133,7 @@ async def send(call: Any, request: Message) -> bool:
     try:
         await call.wait_for_connection()
         if core := getattr(call, "_cython_call", None):
-            await core.send_serialized_message(request.SerializeToString())
+            await core.send_serialized_message(request if isinstance(request, bytes) else request.SerializeToString())
         else:  # a release that names it otherwise: a refusal may lose its reason, nothing else
             await call.write(request)
     except (grpc.RpcError, grpc.aio.InternalError, asyncio.InvalidStateError):

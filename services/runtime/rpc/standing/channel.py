@@ -24,7 +24,7 @@ from typing import Any, Self
 import grpc
 from prometheus_client import Gauge
 
-from hedgerow.channel import RESET
+from hedgerow.channel import RESET, send
 from services.runtime.rpc.local_call import Metadata
 from services.runtime.rpc.standing.calling import OpenCalls
 from services.runtime.rpc.standing.frames import METHOD, SERVICE, BadFrame
@@ -197,8 +197,10 @@ async def _run(stream: Any, calls: OpenCalls, service: str) -> None:
 
 
 async def _write(stream: Any, calls: OpenCalls) -> None:
+    """Send what there is until the stream is over."""
     while True:
         await calls.filled.wait()
         calls.filled.clear()
         while message := calls.outgoing.message():
-            await stream.write(message)
+            if not await send(stream, message):
+                return  # a read raises the reason

@@ -242,7 +242,7 @@ class _ServedCall:
         if timer:
             timer.cancel()
         self.end(grpc.StatusCode.CANCELLED, "")  # of a task that was cancelled before it began
-        del self.context  # which refers to this call: a cycle would wait for the garbage collector
+        del self.context, self.task  # which refer to this call: a cycle would wait for the garbage collector
 
 
 class _Context(Context):

@@ -226,6 +226,8 @@ async def test_a_call_that_is_over_leaves_nothing_to_the_garbage_collector(wire:
         gc.collect()
         for _ in range(count):
             await outcome(wire.open())
+            wire.open().cancel()
+        await until(lambda: wire.calls.is_empty and wire.served.is_empty)
         return gc.collect()
 
     gc.disable()

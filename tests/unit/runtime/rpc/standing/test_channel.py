@@ -166,6 +166,30 @@ async def test_a_server_that_breaks_the_protocol_is_called_as_before(
         assert streams.asked == 1
 
 
+async def test_the_log_says_why_a_server_refuses_frames_that_are_still_sent(
+    service: Scripted, address: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(standing, "_LATER_S", 0)
+
+    async def refuse_the_second(context: Any, _: int) -> None:
+        await context.write(message(HELLO, 0, with_head([16], (), b"")))
+        for _ in range(2):
+            await context.read()
+        context.set_code(grpc.StatusCode.INVALID_ARGUMENT)
+        context.set_details("no frame")
+
+    streams = Streams(refuse_the_second)
+    async with server_of([streams.handlers()], address), channel_to(address) as channel:
+        llm = Llm(channel, "small")
+        for _ in range(10):
+            await until(lambda: channel.takes_calls, 5)
+            calls = [llm.generate(llm_pb2.GenerateRequest(prefix="x" * 60_000), 30, ()) for _ in range(16)]
+            await asyncio.gather(*(call.read() for call in calls), return_exceptions=True)
+    assert {record.getMessage() for record in caplog.records} == {
+        "the standing stream to llm has ended: INVALID_ARGUMENT: no frame"
+    }
+
+
 async def test_a_stream_that_is_lost_before_the_greeting_is_opened_again(service: Scripted, address: str) -> None:
     async def lose_one(context: Any, number: int) -> None:
         if number == 1:
