@@ -192,6 +192,27 @@ async def test_a_method_that_a_service_lacks_is_not_there(wired: Wired) -> None:
     assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
+async def test_the_clean_up_of_a_late_call_is_not_cancelled_a_second_time(wired: Wired) -> None:
+    cleaning, may_end, cleaned = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def stop_slowly() -> None:
+        try:
+            await forever()
+        finally:
+            cleaning.set()
+            await may_end.wait()
+            cleaned.set()
+
+    wired.service.work = stop_slowly
+    with pytest.raises(TooLate):
+        await wired.llm.count_tokens((), 0.2, ())
+    await until(cleaning.is_set, 5)
+    wired.service.work = None
+    assert await wired.llm.context_tokens(30) == 4096  # all that the caller sent before has arrived
+    may_end.set()
+    await until(cleaned.is_set, 5)
+
+
 async def test_a_call_tells_its_status_once_it_has_ended(wired: Wired) -> None:
     wired.service.error = Exhausted("busy")
     call: Any = wired.channel.unary_unary(

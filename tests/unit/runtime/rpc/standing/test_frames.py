@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from collections import Counter
 from contextlib import suppress
 
 import pytest
@@ -109,6 +110,16 @@ def test_a_large_reply_does_not_hold_up_small_ones() -> None:
         outgoing.put(END, call)
     began = [call for kind, call, _ in read_frames(outgoing.message()) if kind == END]
     assert began == list(range(2, 40))
+
+
+def test_a_small_reply_waits_for_one_piece_of_each_large_one() -> None:
+    outgoing, small = Outgoing(), 99
+    for call in range(32):
+        outgoing.put_reply(call, bytes(4_000_000))
+    outgoing.message()
+    outgoing.put_reply(small, b"token")
+    order = [call for _, call, _ in sent(outgoing)]
+    assert set(Counter(order[: order.index(small)]).values()) == {1}
 
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 3 * PIECE_BYTES)), max_size=12), st.integers(0, 12))
