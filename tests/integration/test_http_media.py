@@ -87,6 +87,17 @@ async def test_a_model_that_does_not_translate_is_501(http: httpx.AsyncClient, a
         assert "tiny.en" in answer.json()["error"]["message"]
 
 
+@pytest.mark.parametrize(("field", "param"), [("options.language", "language"), ("data", "file")])
+async def test_a_refusal_of_the_audio_service_has_the_forms_name_of_the_field(
+    http: httpx.AsyncClient, audio: ScriptedAudio, field: str, param: str
+) -> None:
+    said = {"field": field, "limit": "another", "value": "this"}
+    audio.script = [Refusal("INVALID_ARGUMENT", f"{field}: another, got this", metadata=said, domain=DOMAIN)]
+    answer = await http.post(PATH, files={"file": SPOKEN}, data={"language": "en-US"})
+    error = answer.json()["error"]
+    assert (answer.status_code, error["param"], error["message"]) == (400, param, f"{param}: another, got this")
+
+
 @pytest.mark.parametrize(("asked_ms", "budget_s"), [(None, 86_400), (600_000, 600), (60_000, 60)])
 async def test_a_long_transcription_has_its_own_budget_unless_the_client_names_one(
     http: httpx.AsyncClient, audio: ScriptedAudio, asked_ms: int | None, budget_s: float

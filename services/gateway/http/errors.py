@@ -74,7 +74,7 @@ _NOT_RETRYABLE = frozenset(
     {code_pb2.INTERNAL, code_pb2.DEADLINE_EXCEEDED, code_pb2.UNIMPLEMENTED, code_pb2.FAILED_PRECONDITION}
 )
 # Fields whose names by HTTP differ from those of the protos.
-_MEDIA_NAMES = {"images": "image_url", "audio": "input_audio"}
+_MEDIA_NAMES = {"images": "image_url", "audio": "input_audio", "data": "file", "options.language": "language"}
 _PARTS = re.compile(r"^(messages\[\d+\])\.parts")
 ANTHROPIC = "messages"  # the name of Anthropic's API in `provider_api`
 

@@ -16,7 +16,7 @@ from hedgerow.audio.v1 import audio_pb2
 from services.gateway.admission.question import estimated_recording_tokens, recording_tokens
 from services.gateway.http import sse
 from services.gateway.http.endpoints.endpoint_admission import Admitted, EndpointAdmission
-from services.gateway.http.errors import NotJson, NotOffered
+from services.gateway.http.errors import NotJson, NotOffered, with_http_names
 from services.gateway.http.fields import Fields
 from services.gateway.http.server.exchange import Exchange
 from services.gateway.upstream.media import AudioBackend
@@ -174,7 +174,7 @@ async def _transcribed(
         permit.ended(error)
         if not answered:
             admitted.failed(error)
-        raise
+        raise with_http_names(error) from None
     finally:
         permit.withdrawn()  # unless it has reported
 
