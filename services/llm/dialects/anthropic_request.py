@@ -20,6 +20,7 @@ from services.runtime.errors import InvalidInput, NotSupported
 HAS_NOT = ("seed", "frequency_penalty", "presence_penalty")  # of sampling
 _HOTTEST = 1.0
 _THINKING_TOP_P = 0.95  # the least beside thinking
+_JSON_OBJECT = "Answer with a JSON object alone: no other text, and no code fence."
 _CHOICES = {"auto": "auto", "none": "none", "required": "any", "named": "tool"}
 
 
@@ -34,7 +35,7 @@ def to_body(request: Request, model: str, max_tokens: int, thinking: dict[str, A
     if request.tools:
         body["tools"] = to_tools(request.tools)
         body["tool_choice"] = _to_choice(request.tool_choice, parallel=request.parallel_tool_calls)
-    if request.constraint:
+    if request.constraint and request.constraint.kind != "json_object":
         body["output_config"] = {"format": _to_format(request.constraint)}
     effort = counterparts.effort(request.original)
     if effort and effort != counterparts.NO_EFFORT:
@@ -45,6 +46,17 @@ def to_body(request: Request, model: str, max_tokens: int, thinking: dict[str, A
     if thinking and effort != counterparts.NO_EFFORT and not (in_turn or request.tool_choice.forces):
         body |= {"thinking": thinking} if _goes_with(thinking, body) else {}
     return body
+
+
+def with_form_in_words(body: dict[str, Any], constraint: Constraint | None) -> dict[str, Any]:
+    """The body with an instruction that asks for a JSON object. This API constrains an answer to a schema, but not to
+    any object; a tool without properties in its place made models answer `{}`.
+
+    Source: https://github.com/BerriAI/litellm/pull/25740
+    """
+    if constraint is None or constraint.kind != "json_object":
+        return body
+    return {**body, "system": [*body.get("system", []), text_block(_JSON_OBJECT)]}
 
 
 def _goes_with(thinking: dict[str, Any], body: dict[str, Any]) -> bool:
@@ -171,5 +183,5 @@ def _to_choice(choice: ToolChoice, *, parallel: bool) -> dict[str, Any]:
 
 def _to_format(constraint: Constraint) -> dict[str, Any]:
     if constraint.kind != "json_schema":
-        raise InvalidInput("response_format", "json_schema, with this engine", constraint.kind)
+        raise InvalidInput("response_format", "json_schema or json_object, with this engine", constraint.kind)
     return {"type": "json_schema", "schema": read_schema(constraint.value)}

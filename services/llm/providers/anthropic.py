@@ -9,7 +9,7 @@ from typing import Any
 from services.llm.config import LlmSettings
 from services.llm.dialects import chat_as_messages, documents
 from services.llm.dialects.anthropic_answer import AnthropicAnswer
-from services.llm.dialects.anthropic_request import HAS_NOT, to_body, to_conversation, to_tools
+from services.llm.dialects.anthropic_request import HAS_NOT, to_body, to_conversation, to_tools, with_form_in_words
 from services.llm.dialects.counterparts import EFFORTS
 from services.llm.dialects.forwarding import conversation, forwarded
 from services.llm.engine import Chunk, Feature, Message, Original, Progress, Request, Tool
@@ -62,7 +62,8 @@ class AnthropicEngine(ProviderEngine):
         budget = (asked or self._own.thinking or {}).get("budget_tokens")
         usual = self._usual + (budget if isinstance(budget, int) else 0)  # thoughts count
         body = to_body(request, self._own.model, max_tokens or usual, self._own.thinking)
-        return chat_as_messages.with_own(body, own) if own and own.api == chat_as_messages.API else body
+        body = chat_as_messages.with_own(body, own) if own and own.api == chat_as_messages.API else body
+        return with_form_in_words(body, request.constraint)
 
     def _forwarded(self, request: Request, own: Original) -> dict[str, Any]:
         """The beginning of an answer is the caller's, and among the messages: this API goes on from no other."""

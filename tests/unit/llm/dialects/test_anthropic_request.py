@@ -8,7 +8,17 @@ from typing import Any
 
 import pytest
 
-from services.llm.engine import Constraint, Message, Original, Part, Request, Sampling, Tool, ToolCall, ToolChoice
+from services.llm.engine import (
+    Constraint,
+    Message,
+    Original,
+    Part,
+    Request,
+    Sampling,
+    Tool,
+    ToolCall,
+    ToolChoice,
+)
 from services.runtime.errors import InvalidInput, NotSupported, ServiceError
 from tests.unit.llm.providers.messages_api import HELLO, answer, ended, maker_s, provider, text
 from tests.unit.llm.providers.simulated_provider import KEY
@@ -175,6 +185,16 @@ async def test_a_schema_and_extra_fields_share_an_object() -> None:
     request = Request(HELLO, constraint=Constraint("json_schema", json.dumps(SCHEMA)))
     sent = await body(request, extra_body={"output_config": {"effort": "low"}})
     assert sent["output_config"] == {"format": {"type": "json_schema", "schema": SCHEMA}, "effort": "low"}
+
+
+@pytest.mark.parametrize("in_callers_words", [True, False])
+async def test_any_json_object_is_asked_for_in_words_after_the_callers_instructions(*, in_callers_words: bool) -> None:
+    turns = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]
+    own = Original("chat_completions", json.dumps({"messages": turns}).encode()) if in_callers_words else None
+    asked = (Message("system", "Be brief."), *HELLO)
+    sent = await body(Request(asked, constraint=Constraint("json_object"), original=own))
+    first, added = sent["system"]
+    assert (first["text"], "JSON object" in added["text"], "output_config" in sent) == ("Be brief.", True, False)
 
 
 @pytest.mark.parametrize(
