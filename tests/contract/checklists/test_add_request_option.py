@@ -3,9 +3,13 @@ command, and every surface has the option."""
 
 from __future__ import annotations
 
+import pytest
+
 from tests.contract.checklists.following import Followed
 from tests.contract.checklists.message_limit import OPTION, PROTO, TABLE, TITLE
 
+# Their commands use 30 s of a processor, which takes minutes on a busy machine.
+pytestmark = pytest.mark.timeout(900)
 MOST_FILES = 5
 SURFACES = [
     f"test_the_sdk_passes_an_option_on[{OPTION}]",

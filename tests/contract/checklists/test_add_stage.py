@@ -9,12 +9,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.contract.chart import ask, environment, ports
 from tests.contract.checklists.following import Followed, run
 from tests.contract.checklists.glossary_stage import NAME, PORT, TEST, TITLE
 
+# Their commands use 30 s of a processor, which takes minutes on a busy machine.
+pytestmark = pytest.mark.timeout(900)
 MOST_FILES = 12
 MESH = """models:
   small: {url: "http://10.0.0.1:8000/v1"}
