@@ -35,7 +35,16 @@ from services.runtime.process.quiet import silence
 
 _SERVICES = tuple(f"services.{name}" for name in SERVICES)
 _PLAIN = ("bench.simulated_llm", "tests.fault.faulty_llm", "tests.integration.scripted_service")
-_LATER = ("services.gateway.output_validation.schema", "services.gateway.tools.mcp_source")  # imported when used
+_LATER = (  # imported when used
+    "hedgerow._client",
+    "hedgerow_cli.failures",
+    "hedgerow_cli.report",
+    "hedgerow_cli.screen",
+    "launcher.meshfile.keys",
+    "launcher.meshfile.rendering",
+    "services.gateway.output_validation.schema",
+    "services.gateway.tools.mcp_source",
+)
 PRELOADED = (*(f"{service}.__main__" for service in _SERVICES), *_PLAIN, *_LATER, "hedgerow_cli.app")
 # Its imports start no thread but OpenBLAS's, which survive a fork; gRPC starts its own when it is first used.
 FORKS = multiprocessing.get_context("forkserver")
