@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import urllib.request
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import grpc
@@ -130,6 +130,12 @@ def spec(name: str, address: str, **settings: str) -> ServiceSpec:
         **settings,
     }
     return ServiceSpec(name, "services.llm", address, {f"HEDGEROW_LLM_{key}": value for key, value in settings.items()})
+
+
+def meeting_in(folder: str, wanted: ServiceSpec) -> ServiceSpec:
+    """The same, with all that its processes leave for each other in `folder`. Its path is to be shorter than those of
+    pytest: that of a socket is short."""
+    return replace(wanted, environment={**wanted.environment, "TMPDIR": folder})
 
 
 def family(process: ServiceProcess) -> list[psutil.Process]:
