@@ -36,7 +36,7 @@ import base64
 import json
 import struct
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, KeysView, Sequence
 
 from services.runtime.rpc.local_call import Metadata
 
@@ -108,6 +108,11 @@ class Outgoing:
     def __init__(self) -> None:
         self._queues: dict[int, deque[bytes]] = {}
         self.size = 0
+
+    @property
+    def calls(self) -> KeysView[int]:
+        """The calls of these frames; 0: frames of the stream."""
+        return self._queues.keys()
 
     def put(self, kind: int, call: int = 0, payload: bytes = b"") -> None:
         frame = _HEADER.pack(kind, call, len(payload)) + payload

@@ -5,9 +5,10 @@ A deadline and a CANCEL stop the task; its END goes out once the task has ended,
 Before the server stops, LEAVE asks the caller to open no more calls. The stream ends once the caller has agreed and all
 calls have ended, or with the server's grace. A stream that breaks cancels its calls.
 
-A caller that opens more calls than HELLO allows breaks the protocol, and its stream ends. While a caller does not read,
-its frames are not read either, so what waits to be sent to it is bounded. Calls do not wait to begin, as those of gRPC
-may (`max_waiting_calls`): the bound of each stream takes the place of that queue.
+A caller that opens more calls than HELLO allows breaks the protocol, and its stream ends. For a caller a call is open
+until it has the END, so no more calls may wait to be sent either, and what waits for a caller that does not read is
+bounded. Its frames are read all the same: an OPEN does not wait behind the replies of others. Calls do not wait to
+begin, as those of gRPC may (`max_waiting_calls`): the bound of each stream takes the place of that queue.
 """
 
 from __future__ import annotations
@@ -30,7 +31,6 @@ from services.runtime.rpc.standing.frames import BadFrame, Outgoing
 
 _log = logging.getLogger(__name__)
 _NO_METHOD = "Method not found!"  # gRPC's own words
-_MOST_UNSENT = 4_194_304  # bytes, before the caller's frames wait
 _MOST_MS = 10**10  # to a deadline: four months, which timers can count
 _CLEAN_UP_S = 1.0  # that the end of a stream waits for its calls' tasks
 
@@ -71,9 +71,6 @@ async def _read(calls: ServedCalls, context: Any) -> None:
     try:
         while (message := await context.read()) is not grpc.aio.EOF:
             calls.receive(message)
-            while calls.outgoing.size > _MOST_UNSENT:
-                calls.sent.clear()
-                await calls.sent.wait()
     except BadFrame as error:
         _log.error("a standing stream has ended: %s", error)
         context.set_code(grpc.StatusCode.INVALID_ARGUMENT)
@@ -91,7 +88,6 @@ async def _write(calls: ServedCalls, context: Any) -> None:
         calls.filled.clear()
         while message := calls.outgoing.message():
             await gone_callers.write(context, message)
-            calls.sent.set()
 
 
 async def _leave(calls: ServedCalls, stopping: asyncio.Event) -> None:
@@ -100,11 +96,10 @@ async def _leave(calls: ServedCalls, stopping: asyncio.Event) -> None:
 
 
 class ServedCalls:
-    """The calls of one stream: frames in by `receive`, frames out by `outgoing`. `filled` is set when there are some,
-    `sent` when some have left."""
+    """The calls of one stream: frames in by `receive`, frames out by `outgoing`, for which `filled` is set."""
 
     def __init__(self, methods: Mapping[str, Method], context: Any, most_calls: int):
-        self.outgoing, self.filled, self.sent = Outgoing(), asyncio.Event(), asyncio.Event()
+        self.outgoing, self.filled = Outgoing(), asyncio.Event()
         self._methods, self._context, self._most = methods, context, most_calls
         self._open: dict[int, _ServedCall] = {}
         self._left = False
@@ -155,11 +150,11 @@ class ServedCalls:
     def _begin(self, number: int, payload: bytes) -> None:
         head, metadata, request = frames.read_head(payload)
         match head:
-            case [str(path), int() | None as left_ms, *_] if number and number not in self._open:
+            case [str(path), int() | None as left_ms, *_] if number and self._is_free(number):
                 left_ms = None if left_ms is None else min(max(left_ms, 0), _MOST_MS)
             case _:
                 raise BadFrame("an OPEN with a number of its own, a path and a deadline was expected")
-        if len(self._open) >= self._most:
+        if max(len(self._open), len(self.outgoing.calls) - (0 in self.outgoing.calls)) >= self._most:
             raise BadFrame(f"at most {self._most} calls at once")
         method = self._methods.get(path)
         if method is None or method.has_requests:
@@ -169,11 +164,15 @@ class ServedCalls:
         self._open[number] = call
         call.begin(method.server_stream if method.has_replies else method.unary, request)
 
-    def end(self, number: int, code: grpc.StatusCode, details: str, trailing: Metadata) -> None:
-        """Send the END of an open call. No effect the second time."""
-        if number in self._open:
-            self._end(number, code, details, trailing)
-            del self._open[number]
+    def _is_free(self, number: int) -> bool:
+        """Whether no call of this number is open, for its caller either."""
+        return number not in self._open and number not in self.outgoing.calls
+
+    def end(self, call: _ServedCall, code: grpc.StatusCode, details: str, trailing: Metadata) -> None:
+        """Send the END of an open call. No effect the second time, when another call may have its number."""
+        if self._open.get(call.number) is call:
+            self._end(call.number, code, details, trailing)
+            del self._open[call.number]
 
     def _end(self, number: int, code: grpc.StatusCode, details: str, trailing: Metadata) -> None:
         says_more = code is not grpc.StatusCode.OK or trailing or details
@@ -187,7 +186,7 @@ class _ServedCall:
     task: asyncio.Task[None]
 
     def __init__(self, calls: ServedCalls, number: int, stream: Any, metadata: Metadata, left_ms: int | None):
-        self._calls, self._number, self._left_ms = calls, number, left_ms
+        self._calls, self.number, self._left_ms = calls, number, left_ms
         deadline = Deadline.never() if left_ms is None else Deadline.after(left_ms / 1000)
         self.context: Context = _Context(self, metadata, deadline, stream)
         self._credit, self._room = frames.WINDOW_BYTES, asyncio.Event()
@@ -223,16 +222,16 @@ class _ServedCall:
         context = self.context
         if context.code is grpc.StatusCode.OK and reply is not None:
             self._send(reply)
-        self._calls.end(self._number, context.code, context.details, context.trailing)
+        self._calls.end(self, context.code, context.details, context.trailing)
 
     def end(self, code: grpc.StatusCode, details: str) -> None:
         if self._is_late:
             code, details = grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded"
-        self._calls.end(self._number, code, details, ())
+        self._calls.end(self, code, details, ())
 
     def _send(self, message: bytes) -> None:
         self._credit -= len(message)
-        self._calls.put_reply(self._number, message)
+        self._calls.put_reply(self.number, message)
 
     def _expire(self) -> None:
         self._is_late = True

@@ -22,6 +22,7 @@ from services.runtime.rpc.standing.frames import (
     LEAVE,
     OPEN,
     WINDOW_BYTES,
+    BadFrame,
     with_head,
 )
 from tests.unit.runtime.rpc.standing.wire import COUNT, GENERATE, Wire, message, outcome
@@ -299,6 +300,18 @@ async def test_no_more_calls_are_open_than_the_server_allows(service: Scripted) 
     assert wire.calls.takes_calls
 
 
+async def test_calls_whose_end_has_not_left_count_as_open(wire: Wire) -> None:
+    """So a caller that reads nothing opens no more."""
+    nowhere = with_head(["/no.Such/Method", None], (), b"")
+    for number in range(1, 17):
+        wire.served.receive(message(OPEN, number, nowhere))
+    for number in (1, 17):  # that of an open call, and one too many
+        with pytest.raises(BadFrame):
+            wire.served.receive(message(OPEN, number, nowhere))
+    wire.served.outgoing.message()
+    wire.served.receive(message(OPEN, 17, nowhere))
+
+
 async def test_numbers_begin_again_beside_calls_that_are_open(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calling, "_MOST_NUMBERS", 3)
     for _ in range(2):
@@ -315,6 +328,19 @@ async def test_numbers_begin_again_beside_calls_that_are_open(wire: Wire, monkey
     assert {number for kind, number, _ in await _ends(wire, 2)} == {2, 3}
     wire.open()
     assert [number for _, number, _ in wire.up()] == [2]
+
+
+async def test_a_number_may_be_used_again_as_soon_as_its_call_has_its_end(wire: Wire, service: Scripted) -> None:
+    opening = message(OPEN, 1, with_head([GENERATE, None], (), b""))
+    wire.served.receive(opening)
+    while not wire.served.is_empty:
+        await asyncio.sleep(0)
+    wire.served.outgoing.message()
+    service.work = forever
+    wire.served.receive(opening)  # in the same turn of the event loop
+    await until(lambda: len(service.calls) == 2)
+    assert not wire.served.outgoing.size
+    await wire.end()
 
 
 async def _ends(wire: Wire, number: int) -> list[tuple[int, int, bytes]]:

@@ -23,7 +23,7 @@ from services.runtime.rpc.authorization import anyone
 from services.runtime.rpc.standing import channel as standing
 from services.runtime.rpc.standing import serving
 from services.runtime.rpc.standing.channel import StandingChannel
-from services.runtime.rpc.standing.frames import END, HELLO, LARGEST_OPEN, METHOD, OPEN, SERVICE, Outgoing, with_head
+from services.runtime.rpc.standing.frames import END, HELLO, LARGEST_OPEN, METHOD, OPEN, SERVICE, with_head
 from tests.unit.runtime.rpc.standing.wire import message
 from tests.unit.runtime.rpc.transports import SERVICES, Scripted, forever
 from tests.waiting import until
@@ -306,23 +306,13 @@ async def test_a_caller_that_sends_no_frames_is_refused(service: Scripted, addre
         assert await call.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
-async def test_the_frames_of_a_caller_that_does_not_read_wait(
-    service: Scripted, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(serving, "_MOST_UNSENT", 100)
+async def test_a_call_begins_while_large_replies_wait_to_be_sent(service: Scripted) -> None:
     methods = boundary.methods_by_path(SERVICES, {each.full_name: service for each in SERVICES}, anyone)
-    context = _Context()
+    context, service.texts = _Context(), ("x" * 3_000_000,)
     serve = serving.handlers(methods, anyone, 16, asyncio.Event()).service(_Details())  # type: ignore[arg-type]
     assert serve is not None
     serving_it = asyncio.create_task(serve.stream_stream(iter(()), context))
-    before = -1
-    while before < context.read_messages:
-        before = context.read_messages
-        for _ in range(20):
-            await asyncio.sleep(0)
-    assert before < 20
-    context.reads.set()
-    await until(lambda: context.read_messages > 100, 5)
+    await until(lambda: len(service.calls) == 10)
     serving_it.cancel()
     await asyncio.gather(serving_it, return_exceptions=True)
 
@@ -333,20 +323,21 @@ class _Details:
 
 
 class _Context:
-    """Of a caller that sends one call after the other and reads no reply until `reads` is set."""
+    """Of a caller that opens ten calls, each once the one before it has replied, and reads no reply."""
 
     def __init__(self) -> None:
-        self.reads, self.read_messages = asyncio.Event(), 0
+        self._opened = 0
 
     async def read(self) -> bytes:
-        await asyncio.sleep(0)
-        self.read_messages += 1
-        frames = Outgoing()
-        frames.put(OPEN, self.read_messages, with_head(["/no.Such/Method", None], (), b""))
-        return frames.message()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        if self._opened == 10:
+            await forever()
+        self._opened += 1
+        return message(OPEN, self._opened, with_head([GENERATE, None], (), b""))
 
     async def write(self, _: bytes) -> None:
-        await self.reads.wait()
+        await forever()
 
     def peer(self) -> str:
         return "ipv4:127.0.0.1:1"
