@@ -70,8 +70,8 @@ async def test_with_a_stopped_control_plane_status_asks_the_services(tmp_path: P
         async with serve_health() as serving:
             services = [{"name": "control", "address": control}, {"name": "cache", "address": serving}]
             with listings.running(tmp_path, services):
-                code, out, err = await run("mesh", "status", "--state-dir", str(tmp_path))
-                _, data, _ = await run("mesh", "status", "--state-dir", str(tmp_path), "--json")
+                asked = ("mesh", "status", "--state-dir", str(tmp_path))
+                (code, out, err), (_, data, _) = await asyncio.gather(run(*asked), run(*asked, "--json"))
     assert code == 1
     message = f"the control plane at {control} gave no answer within 2 s"
     assert err.startswith(f"hedgerow: {message}; clients keep the configuration")
