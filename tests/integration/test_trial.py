@@ -23,7 +23,7 @@ from services.runtime.errors import InvalidInput
 from tests.hostile import COSTLY
 from tests.waiting import until
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 ARITHMETIC = 'start: term ("+" term)*\nterm: NUMBER | "(" start ")"\nNUMBER: /[0-9]+/\n'
 TERMS = Terms(cpu_s=0.1)
 # llguidance 1.7.6 overruns its stack over it, and with it ends the process.
