@@ -45,10 +45,13 @@ class EventWriter:
         self._written = False  # whether some of `events` are more than notes
         self._paced_from = -math.inf  # when the last message of that kind left
 
-    def open(self, send: Send | None, late: Callable[[], Sequence[pb.Event]]) -> None:
+    def open(self, send: Send | None, late: Callable[[], Sequence[pb.Event]], *, plan: bool = True) -> None:
         """Send messages with `send`; None: no client reads them. `late` is called before each message, for events of
-        stages whose time was over."""
+        stages whose time was over. Without `plan` there is no first event."""
         self._send, self._late = send, late
+        if not plan:
+            self._accepted = None
+            return
         self._schedule(0)  # the plan leaves while the first stage waits; with the first text, it would delay that
 
     def write(self, *events: pb.Event) -> None:

@@ -40,12 +40,13 @@ class AnswerRunner:
         self._begun: dict[str, Work] = {}  # started stages whose work has not begun
         self._working: dict[asyncio.Task[Result | None], str] = {}
 
-    async def give(self, send: Send | None = None) -> pb.Final:
-        """Run the answer, and return its last event. `send` sends its messages; None: no client reads them."""
+    async def give(self, send: Send | None = None, *, progress: bool = True) -> pb.Final:
+        """Run the answer, and return its last event. `send` sends its messages; None: no client reads them. Without
+        `progress` they have neither the plan nor the ends of stages, which the last event has again."""
         context, ledger, final = self._context, self._ledger, None
         context.backends.fleet.count_request()
         try:
-            self._begin(send)
+            self._begin(send, progress=progress)
             await self._run_stages()
             late = self._late()
             final = ledger.close(context.prior[Done])
@@ -64,11 +65,12 @@ class AnswerRunner:
             context.writer.close()
             self._end(final)
 
-    def _begin(self, send: Send | None) -> None:
+    def _begin(self, send: Send | None, *, progress: bool) -> None:
         context, ledger = self._context, self._ledger
         writer = context.writer  # a local name: a ledger that held the context would make a cycle
-        writer.open(send, self._late)
-        ledger.on_stage_end = lambda stage: writer.note(pb.Event(stage=stage))
+        writer.open(send, self._late, plan=progress)
+        if progress:
+            ledger.on_stage_end = lambda stage: writer.note(pb.Event(stage=stage))
         no_cache = Bypassed.NO_CACHE if context.backends.cache is None else ""
         ledger.final.cache.verdict = pb.CACHE_VERDICT_BYPASS
         ledger.final.cache.reason = context.question.unshared or no_cache

@@ -80,11 +80,14 @@ class GatewayServicer:
         await credential.during(self._answer(request, call, credential, send))
 
     async def answer(self, request: pb.GenerateRequest, call: Call, send: Send) -> None:
-        """`Generate` for the HTTP routes, which have read `original` into the request's other fields."""
-        await self._answer(request, call, self.authorize(call.metadata, call.peer), send)
+        """`Generate` for the HTTP routes, which have read `original` into the request's other fields, and show no
+        progress."""
+        await self._answer(request, call, self.authorize(call.metadata, call.peer), send, progress=False)
 
-    async def _answer(self, request: pb.GenerateRequest, call: Call, credential: Credential, send: Send) -> None:
-        give = await self._answer_source(request, credential.tenant, call)
+    async def _answer(
+        self, request: pb.GenerateRequest, call: Call, credential: Credential, send: Send, *, progress: bool = True
+    ) -> None:
+        give = await self._answer_source(request, credential.tenant, call, progress=progress)
         call.admitted()
 
         async def send_checked(message: pb.GenerateResponse, _: int | None = None, /) -> None:
@@ -115,11 +118,12 @@ class GatewayServicer:
             await giver.give(choices, call.span, send_checked)
 
     async def _answer_source(
-        self, request: pb.GenerateRequest, tenant: Tenant, call: Call
+        self, request: pb.GenerateRequest, tenant: Tenant, call: Call, *, progress: bool
     ) -> Callable[[SendChoice], Awaitable[object]]:
-        """A function that sends the answer: a new one, or that of an idempotency key."""
+        """A function that sends the answer: a new one, or that of an idempotency key, which keeps all events."""
         if not (request.idempotency_key or request.events_seen):
-            return (await self._preparation.prepare_answer(request, tenant, call.deadline, call.span)).give
+            answer = await self._preparation.prepare_answer(request, tenant, call.deadline, call.span)
+            return partial(answer.give, progress=progress)
 
         async def begin(span: Span, send: Send) -> None:
             await (await self._preparation.prepare_answer(request, tenant, call.deadline, span)).give(send)
