@@ -32,7 +32,7 @@ _HARMLESS_AT_TOP = frozenset(
         "user",
     }
 )
-# The same further in, and what clients repeat of earlier answers.
+# The same further in, how a call's arguments are streamed, and what clients repeat of earlier answers.
 _HARMLESS_WITHIN = frozenset(
     {
         "annotations",
@@ -41,6 +41,7 @@ _HARMLESS_WITHIN = frozenset(
         "citations",
         "container",
         "detail",
+        "eager_input_streaming",
         "encrypted_content",
         "extra_content",
         "id",
@@ -94,7 +95,7 @@ _EFFORT = re.compile(r'"effort":"(?!none")')  # in `reasoning` of Responses
 _TUNES = re.compile(
     r"reasoning(\.(effort|summary|max_tokens|exclude|enabled))?|reasoning_effort|include_reasoning|thinking|enable_thinking"
     r"|thinking_budget|verbosity|text\.verbosity|output_config\.effort|service_tier|speed|prediction|top_a"
-    r"|messages\[\d+\]\.name|tools\[\d+\]\.(function\.)?(input_examples|eager_input_streaming)"
+    r"|messages\[\d+\]\.name|tools\[\d+\]\.(function\.)?input_examples"
 )
 # How tokens are drawn, with the feature that a model needs for it.
 _DRAWS = {

@@ -80,6 +80,7 @@ def test_without_that_they_are_refused_with_the_remedy(place: str, given: str) -
         ("inference_geo", '"global"'),
         ("response_format.json_schema.name", '"facts"'),
         ("tool_choice.type", '"function"'),
+        ("tools[0].eager_input_streaming", "true"),
     ],
 )
 def test_fields_on_which_no_answer_depends_are_no_error(place: str, given: str) -> None:

@@ -163,7 +163,7 @@ def _delta(reason: str | None, usage: dict[str, Any], mesh_report: dict[str, Any
 
 
 def _text(text: str) -> dict[str, Any]:
-    return {"type": "text", "text": text, "citations": None}
+    return {"type": "text", "text": text, "citations": []}  # the published schema needs it, the AI SDK refuses null
 
 
 def _tool_use(call: chat_pb2.ToolCall | chat_pb2.ToolCallDelta, given: Any) -> dict[str, Any]:

@@ -109,3 +109,8 @@ def test_blocks_of_a_provider_that_are_open_stop_where_the_gateway_ends_the_answ
             ("message_delta", None),
             ("message_stop", None),
         ]
+
+
+def test_a_text_of_another_api_has_an_empty_list_of_citations_because_the_ai_sdk_refuses_null() -> None:
+    writer = MessageWriter(RequestOptions(pb.GenerateRequest(), "auto"), "1")
+    assert writer.whole(pb.Final(text="Hi."))["content"] == [{"type": "text", "text": "Hi.", "citations": []}]
