@@ -46,6 +46,8 @@ async def test_a_recording_is_written_down(openai_: AsyncOpenAI, audio: Scripted
     assert audio.requests[0].options.language == "en"
     text = await openai_.audio.transcriptions.create(model="whisper-1", file=SPOKEN, response_format="text")
     assert str(text).strip() == "Hello there. Goodbye."
+    cues = await openai_.audio.transcriptions.create(model="whisper-1", file=SPOKEN, response_format="srt")
+    assert str(cues).endswith("2\n00:00:02,000 --> 00:00:03,500\nGoodbye.\n")
 
 
 async def test_segments_and_words_are_complete(openai_: AsyncOpenAI) -> None:
@@ -110,7 +112,7 @@ async def test_a_long_transcription_has_its_own_budget_unless_the_client_names_o
 async def test_a_form_is_refused_by_field(http: httpx.AsyncClient) -> None:
     for given, status, param in (
         ({"files": {"other": SPOKEN}}, 400, "file"),
-        ({"files": {"file": SPOKEN}, "data": {"response_format": "srt"}}, 400, "response_format"),
+        ({"files": {"file": SPOKEN}, "data": {"response_format": "diarized_json"}}, 400, "response_format"),
         ({"json": {"file": "x"}}, 415, "content-type"),
     ):
         answer = await http.post(PATH, **given)

@@ -16,6 +16,7 @@ from hedgerow.audio.v1 import audio_pb2
 from services.gateway.admission.question import estimated_recording_tokens, recording_tokens
 from services.gateway.http import sse
 from services.gateway.http.endpoints.endpoint_admission import Admitted, EndpointAdmission
+from services.gateway.http.endpoints.subtitles import subtitles
 from services.gateway.http.errors import NotJson, NotOffered, with_http_names
 from services.gateway.http.fields import Fields
 from services.gateway.http.server.exchange import Exchange
@@ -31,7 +32,7 @@ _MOST_BOUNDARIES = 128  # the parser takes its time for each, though most of a m
 # The time of Python's decoder for Punycode grows with the square of a field's length.
 _CHARSETS = (b"utf-8", b"utf8", b"us-ascii", b"iso-8859-1")
 _TEXT = b"text/plain; charset=utf-8"
-_FORMATS = {"json": "json", "text": "text", "verbose_json": "verbose_json"}
+_FORMATS = {each: each for each in ("json", "text", "verbose_json", "srt", "vtt")}
 TranscribeReplies = AsyncGenerator[audio_pb2.TranscribeResponse, None]
 
 
@@ -196,7 +197,7 @@ async def _stream(exchange: Exchange, replies: TranscribeReplies) -> None:
 async def _whole(
     exchange: Exchange, replies: TranscribeReplies, how: str, options: audio_pb2.TranscribeOptions
 ) -> None:
-    segments, summary = [], audio_pb2.TranscribeSummary()
+    segments, summary = list[audio_pb2.Segment](), audio_pb2.TranscribeSummary()
     async for event in replies:
         if event.HasField("segment"):
             segments.append(event.segment)
@@ -204,6 +205,9 @@ async def _whole(
             summary = event.summary
     if how == "text":
         await exchange.reply.whole(200, summary.text.encode() + b"\n", kind=_TEXT)
+        return
+    if how in ("srt", "vtt"):
+        await exchange.reply.whole(200, subtitles(segments, how).encode(), kind=_TEXT)
         return
     body: dict[str, Any] = {"text": summary.text, "usage": {"type": "duration", "seconds": summary.audio_s}}
     if how == "verbose_json":
