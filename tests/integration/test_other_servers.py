@@ -15,6 +15,7 @@ from pathlib import Path
 import grpc
 import httpx
 import jsonschema
+import psutil
 import pytest
 import pytest_asyncio
 import yaml
@@ -35,6 +36,7 @@ from tests.integration.vllm_engine.service import (
     ask,
     begun,
     called,
+    gone,
     offering,
 )
 from tests.integration.vllm_server import KEY, VllmServer, anthropic_service, openai_service, vllm_server
@@ -172,6 +174,8 @@ async def test_when_a_server_is_killed_its_answers_break_off_and_the_mesh_asks_t
     async with openai_service(server, tmp_path) as service:
         replies = aiter(service.stub.Generate(ask(STORY, max_tokens=500, logit_bias=[WITHOUT_END])))
         await anext(replies)
+        started = psutil.Process(server.process.pid).children(recursive=True)
+        assert [child for child in started if "EngineCore" in " ".join(child.cmdline())]
         server.process.kill()
         await server.process.wait()
         *_, last = [reply async for reply in replies]
@@ -182,3 +186,5 @@ async def test_when_a_server_is_killed_its_answers_break_off_and_the_mesh_asks_t
     for _ in range(5):
         answer = await mesh.ask()
         assert (answer.text.startswith(OF_LITELLM), answer.finish_reason) == (True, "stop")
+    # Nothing but our plugin, which this server loads as the llm service does, ends the engine of a killed server.
+    await until(lambda: gone(started), 60)
