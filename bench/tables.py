@@ -1,9 +1,8 @@
-"""A bench's result, for people: one table for each run of rows with the same columns."""
+"""A bench's result, for people: one table for all figures with the same names."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from itertools import groupby
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Group
@@ -13,9 +12,11 @@ _Row = tuple[str, Mapping[str, object]]
 
 
 def tables(result: Mapping[str, Any]) -> Group:
-    """Nested mappings become rows that are called by their keys, and what they end in becomes columns."""
-    grouped = groupby(_rows("", result), key=lambda row: tuple(row[1]))
-    return Group(*(_table(columns, rows) for columns, rows in grouped))
+    """Nested mappings are called by their keys, and what they end in are their figures."""
+    grouped: dict[tuple[str, ...], list[_Row]] = {}
+    for name, cells in _rows("", result):
+        grouped.setdefault(tuple(cells), []).append((name, cells))
+    return Group(*(part for names, rows in grouped.items() for part in (_table(names, rows), "")))
 
 
 def _rows(name: str, node: Mapping[str, Any]) -> Iterator[_Row]:
@@ -32,10 +33,16 @@ def _nested(value: object) -> bool:
     return isinstance(value, Mapping) or (isinstance(value, list) and bool(value) and isinstance(value[0], Mapping))
 
 
-def _table(columns: tuple[str, ...], rows: Iterator[_Row]) -> Table:
-    table = Table("")
-    for column in columns:
-        table.add_column(column, justify="right")
-    for name, cells in rows:
-        table.add_row(name, *("" if value is None else str(value) for value in cells.values()))
+def _table(figures: Sequence[str], rows: Sequence[_Row]) -> Table:
+    """A row for each mapping, or for each figure if there are as many of these: terminals are higher than wide."""
+    table = Table("", box=None)
+    names = [name for name, _ in rows]
+    texts = [["" if value is None else str(value) for value in cells.values()] for _, cells in rows]
+    across, down = figures, zip(names, texts, strict=True)
+    if len(figures) >= len(rows):
+        across, down = names, zip(figures, map(list, zip(*texts, strict=True)), strict=True)
+    for title in across:
+        table.add_column(title, justify="right")
+    for title, cells in down:
+        table.add_row(title, *cells)
     return table

@@ -42,9 +42,12 @@ def test_the_overhead_of_a_path_is_the_difference_of_percentiles() -> None:
     assert added(path["total_ms"], direct["total_ms"]) == {"p50": 10, "p95": 10, "p99": 10}
 
 
-def test_rows_with_the_same_columns_are_one_table() -> None:
-    result = {"n": 3, "ms": {"a": {"p50": 1.5, "p99": None}, "b": {"p50": 2, "p99": 4}}, "levels": [{"load": 1.0}]}
+def test_figures_with_the_same_names_are_one_table_that_is_no_wider_than_high() -> None:
+    levels = [{"load": load, "ms": {"p50": 1.5, "p99": None}} for load in (1.0, 2.0, 5.0)]
     console = Console(width=60, record=True)
-    console.print(tables(result))
-    rows = [" ".join(line.replace("│", " ").split()) for line in console.export_text().splitlines() if "│" in line]
-    assert rows == ["3", "ms a 1.5", "ms b 2 4", "levels 1 1.0"]
+    console.print(tables({"n": 3, "direct": {"p50": 2, "p99": 4}, "levels": levels}))
+    rows = [" ".join(line.split()) for line in console.export_text().splitlines()]
+    apart = [row for row in rows if row]
+    assert apart[:1] == ["n 3"]
+    assert apart[1:6] == ["p50 p99", "direct 2 4", "levels 1 ms 1.5", "levels 2 ms 1.5", "levels 3 ms 1.5"]
+    assert apart[6:] == ["load", "levels 1 1.0", "levels 2 2.0", "levels 3 5.0"]
