@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -31,9 +30,9 @@ def original(api: chat_pb2.Api, data: bytes, body: Fields, headers: Mapping[str,
     unread = {place: given for place, given in body.unread().items() if place.partition(".")[0] != _OF_GATEWAY}
     if len(unread) > MOST_OBJECTS:
         raise InvalidInput("body", f"at most {MOST_OBJECTS} items that only a provider reads", len(unread))
-    untranslated = {place: compact(given).decode() for place, given in unread.items()}
     if api == chat_pb2.API_CHAT_COMPLETIONS:
-        untranslated = _with_names_by_role(untranslated, body.seen("messages"))
+        unread = _with_names_by_role(unread, body.seen("messages"))
+    untranslated = {place: compact(given).decode() for place, given in unread.items()}
     if lengths := {place: each for name in _TEXTS for place, each in _side_by_side(name, body.seen(name))}:
         untranslated[PARTS] = compact(lengths).decode()
     return chat_pb2.Original(api=api, body=data, headers=_for_provider(headers), untranslated=untranslated)
@@ -58,22 +57,19 @@ def leave_recordings(request: pb.GenerateRequest, body: Fields) -> None:
                     each.leave()
 
 
-def _with_names_by_role(untranslated: dict[str, str], messages: Sequence[Any]) -> dict[str, str]:
+def _with_names_by_role(unread: dict[str, Any], messages: Sequence[Any]) -> dict[str, Any]:
     """The fields, with the names of messages as one field where no role has two names. Names distinguish participants
     of one role (OpenAI's API reference), so a model of another API does without these."""
-    if not any(place.endswith("].name") for place in untranslated):
-        return untranslated
+    if not any(place.endswith("].name") for place in unread):
+        return unread
     roles = {
-        place: each["role"]
-        for index, each in enumerate(messages)
-        if (place := f"messages[{index}].name") in untranslated
+        place: each["role"] for index, each in enumerate(messages) if (place := f"messages[{index}].name") in unread
     }
-    named = {(role, untranslated[place]) for place, role in roles.items()}
+    named = {(role, compact(unread[place])) for place, role in roles.items()}
     if not roles or len({role for role, _ in named}) < len(named):
-        return untranslated
-    names = {place: json.loads(untranslated[place]) for place in roles}
-    rest = {place: given for place, given in untranslated.items() if place not in roles}
-    return {**rest, NAMES: compact(names).decode()}
+        return unread
+    rest = {place: given for place, given in unread.items() if place not in roles}
+    return {**rest, NAMES: {place: unread[place] for place in roles}}
 
 
 def _side_by_side(place: str, given: Any) -> Iterator[tuple[str, list[int]]]:

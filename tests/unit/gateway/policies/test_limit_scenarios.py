@@ -1,5 +1,5 @@
-"""A limiter with Gradient2 before simulated backends, on a paused clock: what is refused while a backend is not full,
-and what is let in while it is."""
+"""A limiter with Gradient2 in front of simulated backends, on a paused clock. It refuses few requests of a backend that
+has free slots; at three times a backend's capacity, goodput, latency and priorities hold."""
 
 from __future__ import annotations
 
