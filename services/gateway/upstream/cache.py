@@ -1,8 +1,9 @@
 """The cache service: calls to it, and its removals, with the time at which this gateway received each.
 
 An entry that is removed while an answer is generated must not come back with that answer. So an answer is stored in the
-L1 cache only where no removal overtook it. The cache itself knows of removals that arrive later: a store carries the
-epoch from before the answer began (`StoreRequest.epoch`).
+L1 cache only where no removal overtook it: none was received since the answer began, and the replica that was asked
+had made all that were received before. The cache itself knows of removals that arrive later: a store carries the epoch
+from before the answer began (`StoreRequest.epoch`).
 """
 
 from __future__ import annotations
@@ -74,8 +75,8 @@ class Cache:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The state at the beginning of an answer: the time, the cache's epochs, and the key under which it will be stored,
-    if the cache has reported that."""
+    """The state at the beginning of an answer: the time, the epoch of the replica that was asked, and the key under
+    which the answer will be stored, if the cache has reported that. Of a removal: when it was received."""
 
     at: float = 0.0
     epoch: int = 0
@@ -87,29 +88,30 @@ class Invalidations:
 
     def __init__(self, remembered: int, clock: Clock = time.monotonic):
         self._remembered, self._clock = remembered, clock
-        self._removed_at: OrderedDict[tuple[str, str], float] = OrderedDict()  # by what was removed
-        self._complete_since = _NEVER  # every removal since then is in `_heard`
-        self._last_key = -_NEVER  # when a removal by key was heard last
+        self._removed: OrderedDict[tuple[str, str], Known] = OrderedDict()  # by what was removed
+        self._complete_since = Known(_NEVER)  # every removal since then is in `_removed`
+        self._last_key = Known(-_NEVER)  # when a removal by key was received last
         self._epoch = 0
 
     def began(self, epoch: int = 0) -> None:
         """Record that removals are followed from now on. `epoch`: the cache's, which may be below earlier ones: the
         numbers of a Redis that lost its data begin at the time of its clock."""
-        self._complete_since, self._epoch = self._clock(), epoch
+        self._epoch = epoch
+        self._complete_since = self.known()
 
     def ended(self) -> None:
         """Removals may be missed from now on."""
-        self._complete_since = _NEVER
-        self._removed_at.clear()
+        self._complete_since = Known(_NEVER)
+        self._removed.clear()
 
     def record(self, what: str, name: str) -> None:
-        """A `key` or a `tenant` of this name was removed."""
-        self._removed_at[what, name] = now = self._clock()
+        """A `key` or a `tenant` of this name was removed, at the epoch learned last."""
+        self._removed[what, name] = received = self.known()
         if what == "key":
-            self._last_key = now
-        self._removed_at.move_to_end((what, name))
-        if len(self._removed_at) > self._remembered:
-            self._complete_since = self._removed_at.popitem(last=False)[1]
+            self._last_key = received
+        self._removed.move_to_end((what, name))
+        if len(self._removed) > self._remembered:
+            self._complete_since = self._removed.popitem(last=False)[1]
 
     def learn(self, epoch: int) -> None:
         """The cache has sent an epoch."""
@@ -120,13 +122,19 @@ class Invalidations:
         return Known(self._clock(), self._epoch)
 
     def overtook(self, known: Known, tenant: str) -> bool:
-        """Whether the answer may have been removed since it was begun."""
-        key = self._since(known, "key", known.key) if known.key else self._last_key >= known.at
-        return key or known.at < self._complete_since or self.took(known, tenant)
+        """Whether the answer may have been removed since it was begun, or before that at another replica."""
+        removed = self._removed.get(("key", known.key)) if known.key else self._last_key
+        if removed and _is_before(known, removed):
+            return True
+        complete = self._complete_since
+        return known.at < complete.at or known.epoch < complete.epoch or self.took(known, tenant)
 
     def took(self, known: Known, tenant: str) -> bool:
         """Whether all of its tenant's are known to have been removed since an answer was begun."""
-        return self._since(known, "tenant", tenant)
+        removed = self._removed.get(("tenant", tenant))
+        return removed is not None and _is_before(known, removed)
 
-    def _since(self, known: Known, what: str, name: str) -> bool:
-        return self._removed_at.get((what, name), -_NEVER) >= known.at
+
+def _is_before(known: Known, removed: Known) -> bool:
+    """Whether an answer was begun before this removal was received, or at a replica that had not made it."""
+    return known.at <= removed.at or known.epoch < removed.epoch

@@ -56,3 +56,19 @@ def test_an_answer_begun_before_the_oldest_known_removal_counts_as_overtaken(rem
         removals.record("key", f"{number}")
     assert removals.overtook(begun, "a")
     assert not removals.overtook(Known(clock(), 1, "k"), "a")
+
+
+@pytest.mark.parametrize(("what", "name"), [("key", "k"), ("tenant", "a")])
+def test_a_replica_that_had_not_made_a_removal_gives_what_it_overtook(removals, clock, what, name):
+    removals.learn(7)
+    removals.record(what, name)
+    clock.advance(1)
+    assert removals.overtook(Known(clock(), 6, "k"), "a")
+    assert not removals.overtook(Known(clock(), 7, "k"), "a")
+    assert not removals.overtook(Known(clock(), 6, "l"), "b")
+
+
+def test_a_replica_behind_the_beginning_may_lack_removals_from_before_it(removals, clock):
+    removals.began(5)
+    assert removals.overtook(Known(clock(), 4, "k"), "a")
+    assert not removals.overtook(Known(clock(), 5, "k"), "a")
