@@ -55,6 +55,7 @@ class WorkShares:
             self._age()
         if account := self._accounts.get(tenant):
             account.seconds += seconds
+            account.weight = weight  # which a reload of the tenants may have changed
         else:
             self._accounts[tenant] = _Account(seconds, weight)
 

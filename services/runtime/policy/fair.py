@@ -138,13 +138,10 @@ class Shares:
         self._weights = 0.0
 
     def add(self, tenant: str, weight: float) -> None:
-        """Add a request of `tenant`."""
-        entry = self._tenants.get(tenant)
-        if entry is None:
-            self._tenants[tenant] = [1, weight]
-            self._weights += weight
-        else:
-            entry[0] += 1
+        """Add a request of `tenant`, whose weight is now `weight`."""
+        entry = self._tenants.setdefault(tenant, [0, 0.0])
+        self._weights += weight - entry[1]
+        entry[0], entry[1] = entry[0] + 1, weight
 
     def drop(self, tenant: str) -> None:
         """Remove a request of `tenant`."""

@@ -43,6 +43,13 @@ def test_a_fair_share_is_by_weight() -> None:
     assert scene.refused("large", "small") == ["small"]
 
 
+def test_a_tenants_new_weight_counts_at_once() -> None:
+    scene = Scene().spent(weight=1, busy=0.3, quiet=0.1)
+    assert scene.refused("busy", "quiet") == ["busy"]
+    scene.spent(weight=9, busy=0.001)  # after its settings were read again
+    assert scene.refused("busy", "quiet") == ["quiet"]
+
+
 SHARES = {"busy": 3.5, "half": 0.6, "quarter": 0.3, "eighth": 0.15, "least": 0.1}
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.runtime.policy import fair
-from services.runtime.policy.fair import FairQueue, Rank
+from services.runtime.policy.fair import FairQueue, Rank, Shares
 
 
 @dataclass(frozen=True)
@@ -129,3 +129,16 @@ def test_waiting_tenants_have_had_the_same_by_weight_but_for_one_turn(
         had[somebody.tenant] += costs[somebody.tenant] / somebody.weight
     one_turn = max(cost / weights.get(tenant, 1.0) for tenant, cost in costs.items())
     assert max(had.values()) - min(had.values()) <= one_turn + 1e-6
+
+
+def test_a_tenants_new_weight_changes_the_shares_of_all_at_once():
+    shares = Shares()
+    for tenant in ("acme", "umbra"):
+        shares.add(tenant, 1)
+    assert shares.within("umbra", 1, slots=10)
+    shares.add("acme", 9)  # after its settings were read again
+    assert not shares.within("umbra", 1, slots=10)
+    for _ in range(2):
+        shares.drop("acme")
+    shares.add("acme", 1)
+    assert shares.within("umbra", 1, slots=4)
