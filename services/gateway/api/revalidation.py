@@ -22,7 +22,7 @@ from services.gateway.answer.metrics import VERDICTS
 from services.runtime import telemetry
 from services.runtime.errors import ServiceError
 
-_AT_ONCE = 4  # in each worker
+_AT_ONCE = 8  # in each worker; a tenant may have as many as are free, so one alone has half
 _OF_THE_CALL = ("idempotency_key", "events_seen", "heartbeat_ms", "realtime", "budget_ms", "first_token_budget_ms")
 _REVALIDATED = Counter("hedgerow_cache_revalidated", "Revalidations of stale hits, by outcome.", ["outcome"])
 _log = logging.getLogger(__name__)
@@ -41,7 +41,8 @@ class Revalidation:
         place = tenant.name, key
         if place in self._under_way:
             return
-        if len(self._under_way) >= _AT_ONCE:
+        of_tenant = sum(name == tenant.name for name, _ in self._under_way)
+        if of_tenant >= _AT_ONCE - len(self._under_way):
             _REVALIDATED.labels("dropped").inc()
             return
         self._under_way[place] = task = asyncio.create_task(self._answer(_background_question(question), tenant))

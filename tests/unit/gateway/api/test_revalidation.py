@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -118,6 +119,16 @@ async def test_only_a_few_are_under_way_and_those_that_are_end_with_the_process(
         await asyncio.sleep(0.01)
         assert len(begun.questions) == 4
     assert begun.closed == 4
+
+
+async def test_slow_revalidations_of_one_tenant_leave_room_for_those_of_others():
+    begun = Begun()
+    async with revalidating(begun) as made:
+        for tenant in (ACME, OTHER, replace(ACME, name="third")):
+            for number in range(100):
+                made.submit(question(), tenant, bytes([number]))
+        await asyncio.sleep(0.01)
+    assert Counter(tenant.name for _, tenant in begun.questions) == {"acme": 4, "umbra": 2, "third": 1}
 
 
 async def test_a_revalidation_asks_the_same_question_at_low_priority():
