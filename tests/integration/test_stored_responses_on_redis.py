@@ -60,6 +60,17 @@ async def test_more_calls_at_once_than_redis_has_connections_for_do_not_take_it_
     assert (set(found), losses) == ({None}, [])
 
 
+async def test_a_call_does_not_wait_behind_all_calls_of_another_tenant(state: SharedState) -> None:
+    store, done = RedisResponses(state, 60_000, 100 * KB), list[Owner]()
+
+    async def size(owner: Owner) -> None:
+        await store.size(owner, "resp_1")
+        done.append(owner)
+
+    await asyncio.gather(*(size(ACME) for _ in range(300)), size(UMBRA))
+    assert done.index(UMBRA) < 100
+
+
 async def test_redis_has_neither_ids_nor_texts_nor_anything_for_ever(redis: RedisProcess, state: SharedState) -> None:
     await RedisResponses(state, 60_000, 100 * KB).put(Owner("acme", ("anna",)), "resp_secret", b"Capital of Japan?" * 9)
     async with redis.client() as client:

@@ -1,7 +1,7 @@
 """Slots that are taken in turn: so many run at once, and of those that wait tenants are served by fair queueing.
 
 By default every turn counts the same. With `charged`, whose turns have cost the least for its weight is next.
-`FairTurns` is one slot, for coroutines that wait for it.
+`FairTurns` are slots for coroutines that wait for them.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ class _Turn:
 
 
 class FairTurns:
-    """One turn at a time. Each turn that has begun must be `ended`."""
+    """`slots` turns at a time. Each turn that has begun must be `ended`."""
 
-    def __init__(self) -> None:
-        self._slots: FairSlots[_Turn] = FairSlots(1, _begin)
+    def __init__(self, slots: int = 1) -> None:
+        self._slots: FairSlots[_Turn] = FairSlots(slots, _begin)
 
     @property
     def waiting(self) -> int:
@@ -85,7 +85,7 @@ class FairTurns:
             raise
 
     def ended(self) -> None:
-        """End the current turn."""
+        """End a turn that has begun."""
         self._slots.ended()
 
 

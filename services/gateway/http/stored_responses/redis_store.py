@@ -6,7 +6,6 @@ sizes and times, and no operator has a key to keep.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import logging
 import os
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from services.gateway.http.stored_responses.store import Owner, StoreUnavailable
 from services.runtime.aside import aside
 from services.runtime.line_limit import LineLimit
+from services.runtime.policy.fair_slots import FairTurns
 from services.runtime.shared_state import PREFIX, SharedState, SharedStateLost, is_refused
 
 if TYPE_CHECKING:
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
 _NONCE_BYTES = 12
-_CALLS = 32  # at once; each has a connection of its own, and a client without one more takes Redis for lost
+# At once, of all tenants in turn. Each has a connection of its own, and a client without one more takes Redis for lost.
+_CALLS = 32
 _TRANSFER_S = 1.0  # for responses of megabytes, beside the time that Redis has for any answer
 _log = logging.getLogger(__name__)
 
@@ -113,7 +114,7 @@ class RedisResponses:
 
     def __init__(self, state: SharedState, ttl_ms: int, tenant_bytes: int):
         self._state, self._ttl_ms, self._tenant_bytes = state, ttl_ms, tenant_bytes
-        self._slots, self._lines = asyncio.Semaphore(_CALLS), LineLimit()
+        self._turns, self._lines = FairTurns(_CALLS), LineLimit()
 
     async def put(self, owner: Owner, response_id: str, data: bytes) -> bool:
         name = owner.storage_name(response_id)
@@ -148,11 +149,13 @@ class RedisResponses:
             is_refused(reply)
             return reply
 
+        await self._turns.begin(owner.tenant)
         try:
-            async with self._slots:
-                reply = await self._state.follow(call, _TRANSFER_S)
+            reply = await self._state.follow(call, _TRANSFER_S)
         except SharedStateLost as lost:
             raise StoreUnavailable(f"stored responses: {lost}", retry_delay_s=1.0) from None
+        finally:
+            self._turns.ended()
         if isinstance(reply, Exception):
             if (left_out := self._lines.take()) is not None:
                 _log.warning("Redis refused a response, and %d before since the last line: %s", left_out, reply)
