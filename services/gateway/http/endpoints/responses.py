@@ -72,9 +72,12 @@ class Responses:
             await exchange.reply.whole(200, compact({"id": response_id, "object": "response", "deleted": True}))
 
     async def _data(self, exchange: Exchange) -> bytes:
+        """The stored response, which takes room before it is fetched. Raises `BodiesWaiting`."""
         store, response_id, whose = self._offered(), _id(exchange), _owner(exchange)
-        if whose and (data := await store.get(whose, response_id)):
-            return data
+        if whose and (size := await store.size(whose, response_id)):
+            exchange.expand(size)
+            if data := await store.get(whose, response_id):
+                return data
         raise ResponseNotFound(response_id)
 
     def _offered(self) -> ResponseStore:

@@ -180,7 +180,10 @@ class Exchange:
             self._held.give_back()
 
     def expand(self, size: int) -> None:
-        """The request has `size` bytes, more than its body, until it is admitted. Raises `BodiesWaiting`."""
+        """The request has `size` bytes, more than its body, until it is admitted, or over if it is. Raises
+        `BodiesWaiting`."""
+        if self._held is None and self.bounds.intake:
+            self._held = Held(self.bounds.intake.waiting, self.credential.tenant.name)
         if self._held:
             self._held.keep(size)
 

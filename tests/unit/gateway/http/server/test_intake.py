@@ -15,13 +15,18 @@ from services.gateway.admission.intake import Intake
 from services.gateway.admission.quota import Allowance
 from services.gateway.config import GatewaySettings
 from services.gateway.errors import BodiesWaiting
+from services.gateway.http.endpoints.endpoint_admission import EndpointAdmission
+from services.gateway.http.endpoints.responses import Responses
 from services.gateway.http.errors import ErrorResponse
 from services.gateway.http.server.endpoint import Endpoint, Serve
 from services.gateway.http.server.exchange import Exchange
+from services.gateway.http.stored_responses.memory import MemoryResponses
+from services.gateway.http.stored_responses.store import Owner, StoredResponse
 from services.gateway.policies.work_shares import WorkShares
 from services.gateway.settings.http import HttpSettings
 from services.gateway.settings.serving import ShedSettings
 from services.runtime.policy.waiting_bytes import WaitingBytes
+from tests.unit.gateway.http.endpoints.calling import SETTINGS
 from tests.unit.gateway.http.wire import Wire
 
 pytestmark = pytest.mark.paused
@@ -156,3 +161,39 @@ def test_there_is_room_for_at_least_two_bodies_or_messages_of_the_largest_size()
     for http, message_bytes in (({}, 4_194_304), ({"max_body_bytes": 2_000_000}, 40_000_000)):
         settings = GatewaySettings(llm_addresses={"m": "127.0.0.1:1"}, http=http, max_message_bytes=message_bytes)
         assert settings.waiting_bytes >= 2 * max(settings.http.max_body_bytes, message_bytes)
+
+
+class SlowStore(MemoryResponses):
+    """Returns a response once `may_end` is set."""
+
+    def __init__(self) -> None:
+        super().__init__(60, 10_000, 10_000)
+        self.may_end, self.fetched = asyncio.Event(), 0
+
+    async def get(self, owner: Owner, response_id: str) -> bytes | None:
+        self.fetched += 1
+        await self.may_end.wait()
+        return await super().get(owner, response_id)
+
+
+async def test_a_stored_response_takes_the_room_of_a_body_before_it_is_fetched() -> None:
+    store = SlowStore()
+    stored = StoredResponse({"id": "resp_1"}, [{"role": "user", "content": "x" * 800}])
+    for tenant in "ab":
+        await store.put(Owner(tenant), "resp_1", stored.serialize())
+
+    async def serve(exchange: Exchange) -> None:
+        exchange.scope["path_params"] = {"id": "resp_1"}
+        await Responses(EndpointAdmission(SETTINGS, scene.admission), store).input_items(exchange)
+
+    scene = Scene(serve)
+    first, second, other = [await scene.send(tenant, 0, 0) for tenant in "aab"]
+    assert (store.fetched, second.statuses) == (2, [503])
+    assert b'"code":"bodies_waiting"' in second.transport.written
+    store.may_end.set()
+    await asyncio.sleep(SKIMMED_S)
+    assert (first.statuses, other.statuses) == ([200], [200])
+    again = await scene.send("a", 0, 0)
+    await asyncio.sleep(SKIMMED_S)
+    assert again.statuses == [200]
+    await scene.end()
