@@ -45,18 +45,19 @@ class Embedding:
         cache, body = present(self._cache, "embeddings"), body or await exchange.fields()
         given, model = read_texts(body, "input", _MOST_TEXTS, self._most_bytes), body.text("model") or ANY[0]
         packed = body.one_of("encoding_format", {"float": False, "base64": True}) or False
+        wanted = body.whole("dimensions")
         async with self._admission.admitted(exchange, tokens=given.tokens) as admitted:
             try:
                 reply = await self._vectors(cache, given.texts, admitted, admitted.timeout_s)
-                _check_model(model, reply.model, others)
-                dimensions = len(reply.embeddings[0].values)
-                if (wanted := body.whole("dimensions")) not in (None, dimensions):
-                    raise InvalidInput("dimensions", f"{dimensions}, which are all of {reply.model}", wanted)
             except ServiceError as error:
                 admitted.failed(error)
                 _check_known(model, error, others)
                 many = isinstance(body.seen("input"), list)
                 raise _by_callers_name(error, lambda at: f"input[{at}]" if many else "input") from None
+            _check_model(model, reply.model, others)
+            dimensions = len(reply.embeddings[0].values)
+            if wanted not in (None, dimensions):
+                raise InvalidInput("dimensions", f"{dimensions}, which are all of {reply.model}", wanted)
             await exchange.reply.whole(200, await _written(reply, given.tokens, admitted.tenant, packed=packed))
 
     async def rerank(self, exchange: Exchange, body: Fields | None = None, others: Sequence[str] = ()) -> None:

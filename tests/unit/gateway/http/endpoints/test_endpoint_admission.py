@@ -191,6 +191,12 @@ async def test_texts_are_charged_when_they_are_asked_for(
     assert await charged(embedding(*script), request, leaves=leaves) == Bill(100, cost)
 
 
+@pytest.mark.parametrize("wanted", [{"model": "unknown"}, {"dimensions": 3}], ids=["model", "dimensions"])
+async def test_texts_are_charged_when_their_vectors_are_not_those_that_were_asked_for(wanted: dict[str, Any]) -> None:
+    request = asked(json.dumps({"input": TEXT, **wanted}))
+    assert await charged(embedding(), request, leaves=False) == Bill(100, 100)
+
+
 @pytest.mark.parametrize(
     ("script", "leaves", "cost"),
     [
