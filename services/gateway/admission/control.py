@@ -113,15 +113,14 @@ class AdmissionControl:
     async def admit_in_time(self, question: Question, tenant: Tenant, trace_id: str, deadline: Deadline) -> Reservation:
         """`admit` as soon as there is room, in the order of arrival; raises the last refusal at `deadline`."""
         while True:
-            remaining = deadline.remaining()
             try:
-                return await self._admit(question, tenant, remaining, REQUEST)
+                return await self._admit(question, tenant, deadline.remaining(), REQUEST)
             except Exhausted as refusal:
-                if remaining <= 0:
+                delay_s = max(refusal.retry_delay_s or 0.0, _LEAST_S)
+                await self._quotas.ended(tenant.name, min(delay_s, deadline.remaining()))
+                if deadline.is_over():  # without a last try: there is no time for Redis to decide, nor for an answer
                     _explain(refusal, tenant, trace_id)
                     raise
-                delay_s = refusal.retry_delay_s or 0.0
-            await self._quotas.ended(tenant.name, min(max(delay_s, _LEAST_S), remaining))
 
     async def hold(
         self, tenant: Tenant, trace_id: str, within_s: float, claim: Claim = CONVERSATION, tokens: int = 0

@@ -21,6 +21,7 @@ from services.runtime.deadline import Deadline
 from services.runtime.shared_state import SharedState
 from tests.clock import loop_clock
 from tests.unit.gateway.admission.scene import request, tenant
+from tests.unit.gateway.admission.scripted_redis import FlakyState, ScriptedRedis
 
 pytestmark = pytest.mark.paused
 
@@ -154,6 +155,18 @@ async def test_an_item_of_a_batch_waits_for_its_quota_and_for_the_pressure_to_fa
     first.settle(0)
     await waiting
     assert [*times, loop_clock() - began] == pytest.approx([3, 3.25])
+
+
+async def test_an_item_of_a_batch_whose_time_is_over_is_not_admitted_without_redis():
+    redis = ScriptedRedis()
+    redis.leases["of another gateway"] = loop_clock() + 60
+    quotas = SharedQuotas(FlakyState(redis), lease_s=60, clock=loop_clock)  # type: ignore[arg-type]
+    carrying = asyncio.create_task(quotas.run())
+    at = AdmissionControl(ShedSettings(), WorkShares(lambda: 0.0, 0.85), quotas)
+    with pytest.raises(QuotaExceeded):
+        await at.admit_in_time(request(), tenant(concurrency=1), "0" * 32, Deadline.after(2.5, loop_clock))
+    carrying.cancel()
+    await asyncio.wait({carrying})
 
 
 async def test_a_conversation_is_held_under_any_pressure_and_counts_as_one_at_once():
