@@ -40,17 +40,19 @@ class AsyncAudioClient(AsyncServiceClient):
         *,
         language: str | None = None,
         words: bool = False,
+        prompt: str | None = None,
         on_recording: Callable[[Recording], Any] | None = None,
         on_segment: Callable[[Segment], Any] | None = None,
         budget_ms: int = messages.DEFAULT_BUDGET_MS,
     ) -> Transcription:
         """Transcribe a recording: the bytes of a WAV, FLAC, MP3, Ogg Opus, WebM Opus or M4A file, or its path.
 
-        `language` is ISO 639-1; None: detected. `words` adds the times of words. `on_recording` is called when the file
-        is decoded, `on_segment` with each finished segment. Callbacks are functions or coroutine functions.
+        `language` is ISO 639-1; None: detected. `words` adds the times of words. `prompt` is text before the recording,
+        or names as they are spelled, in the transcript's language. `on_recording` is called when the file is decoded,
+        `on_segment` with each finished segment. Callbacks are functions or coroutine functions.
         """
         notices, result = messages.Notices(on_recording, on_segment), None
-        requests, timeout_s = messages.recording(audio, language, words), budget_ms / 1000
+        requests, timeout_s = messages.recording(audio, language, words, prompt), budget_ms / 1000
         call = AsyncDuplexStream.begin(
             self._stub.Transcribe,
             _one_by_one(requests),

@@ -36,10 +36,10 @@ MODEL_TIMEOUT_S = 10.0
 _POLICIES = {"windows": pb.POLICY_WINDOWS, "local-agreement": pb.POLICY_LOCAL_AGREEMENT}
 
 
-def recording(audio: Media, language: str | None, words: bool) -> Iterator[pb.TranscribeRequest]:
+def recording(audio: Media, language: str | None, words: bool, prompt: str | None) -> Iterator[pb.TranscribeRequest]:
     """A recording in pieces; an invalid one is refused at once."""
     opening = pb.TranscribeRequest()
-    set_fields(opening.options, "", language=language, words=words)
+    set_fields(opening.options, "", language=language, words=words, prompt=prompt)
     return _recording(opening, pieces("audio", audio))
 
 

@@ -27,6 +27,10 @@ def transcribe(
         str | None, typer.Option(metavar="CODE", help="ISO 639-1, for example en. Without it, the one detected.")
     ] = None,
     words: Annotated[bool, typer.Option("--words", help="Show the times of each word.")] = False,
+    prompt: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="Text before it, or names as they are spelled. Not with --stream."),
+    ] = None,
     policy: Annotated[options.PolicyName | None, typer.Option(help="With --stream: when a word is confirmed.")] = None,
     pause_ms: options.PauseMs = None,
     as_json: options.JsonLines = False,
@@ -48,13 +52,15 @@ def transcribe(
     for name, value in (("--policy", policy), ("--pause-ms", pause_ms)):
         if value is not None and not stream:
             raise typer.BadParameter("works with --stream alone", param_hint=name)
+    if stream and prompt is not None:
+        raise typer.BadParameter("does not work with --stream", param_hint="--prompt")
     if stream:
         _listen(file, language, words, policy, pause_ms, as_json, reach)
     else:
-        _transcribe(file, language, words, as_json, reach)
+        _transcribe(file, language, words, prompt, as_json, reach)
 
 
-def _transcribe(file: Path, language: str | None, words: bool, as_json: bool, reach: Reach) -> None:
+def _transcribe(file: Path, language: str | None, words: bool, prompt: str | None, as_json: bool, reach: Reach) -> None:
     import json
     from dataclasses import asdict
 
@@ -64,7 +70,12 @@ def _transcribe(file: Path, language: str | None, words: bool, as_json: bool, re
 
     with reported(as_json), AudioClient(**reach) as client, Progressing(silent=as_json) as show:
         done = client.transcribe(
-            file, language=language, words=words, on_recording=show.recording, on_segment=show.segment
+            file,
+            language=language,
+            words=words,
+            prompt=prompt,
+            on_recording=show.recording,
+            on_segment=show.segment,
         )
     print(json.dumps(asdict(done)) if as_json else summary_line(done))
 

@@ -31,6 +31,7 @@ from bench.speech import RATE, Recording, Said, Samples, compare, played
 from bench.stats import cpu_s, percentiles
 from hedgerow.audio.v1 import audio_pb2, audio_pb2_grpc
 from services.audio.audio_decoding import Decoding, RecordingLimits
+from services.audio.engine import Task
 from services.audio.speech import written
 from services.audio.whisper import Whisper, open_whisper
 from services.runtime.process.cores import usable_cores
@@ -148,7 +149,7 @@ def long_recording(seconds: float) -> Samples:
 
 def transcript(model: Whisper, audio: Samples, batch: int) -> str:
     """The text of a recording by the service's recognizer."""
-    return "".join(written(each.words) for each in model.transcribe(audio, "en", lambda: batch)).strip()
+    return "".join(written(each.words) for each in model.transcribe(audio, Task("en"), lambda: batch)).strip()
 
 
 def opened(plan: Plan, device: str, compute_type: str) -> Whisper:

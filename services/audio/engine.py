@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Protocol
 
 from services.audio.speech import Audio, Transcript
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """How a recording is transcribed. `language`: the spoken one. `translate`: into English. `prompt`: text before it,
+    in the language of the transcript."""
+
+    language: str = ""
+    translate: bool = False
+    prompt: str = ""
 
 
 class Recognizer(Protocol):
@@ -23,11 +34,8 @@ class Recognizer(Protocol):
         """The words of one utterance of at most 30 s, with times from its beginning. Silence gives no words."""
         ...
 
-    def transcribe(
-        self, recording: Audio, language: str, batch: Callable[[], int], *, translate: bool = False
-    ) -> Iterator[Transcript]:
+    def transcribe(self, recording: Audio, task: Task, batch: Callable[[], int]) -> Iterator[Transcript]:
         """A whole recording, with times from its beginning. Silence is left out. Each step of the iterator is one
         bounded piece of work, with or without words. `batch`, asked before each piece, says how many windows of up to
-        30 s may be decoded in it: more of them are faster together, and make others wait longer. `translate`: its words
-        are English, and `language` is the one that is spoken."""
+        30 s may be decoded in it: more of them are faster together, and make others wait longer."""
         ...

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from services.audio.audio_decoding import DecodedRecording, Decoding, RecordingLimits
-from services.audio.engine import Recognizer
+from services.audio.engine import Recognizer, Task
 from services.audio.errors import Idle
 from services.audio.scheduler import FairMember, Scheduler
 from services.audio.sentences import TranscriptSentences
@@ -77,8 +77,7 @@ class TimeLimit:
 class Transcription:
     """Transcribes one recording, in pieces of work between those of other callers.
 
-    `language`, `speech_s`: known so far. `batch` returns how many windows may be decoded in one piece. `translate`:
-    into English.
+    `language`, `speech_s`: known so far. `batch` returns how many windows may be decoded in one piece.
     """
 
     def __init__(
@@ -88,25 +87,22 @@ class Transcription:
         member: FairMember,
         recording: DecodedRecording,
         batch: Callable[[], int] = lambda: 1,
-        *,
-        translate: bool = False,
     ):
         self._recognizer, self._scheduler, self._member = recognizer, scheduler, member
-        self._translate = translate
         self._audio, self._batch = recording.audio, batch
         self.language, self.speech_s = "", 0.0
 
     async def segments(
-        self, language: str, deadline: Deadline, limit: str = "the call's deadline"
+        self, task: Task, deadline: Deadline, limit: str = "the call's deadline"
     ) -> AsyncGenerator[Segment, None]:
         """Each segment when it is done. Raises TooLate at the deadline, with its name `limit`."""
-        steps = self._recognizer.transcribe(self._audio, language, self._batch, translate=self._translate)
-        self.language = language
-        sentences = TranscriptSentences(_ENGLISH if self._translate else language)
+        steps = self._recognizer.transcribe(self._audio, task, self._batch)
+        self.language = task.language
+        sentences = TranscriptSentences(_ENGLISH if task.translate else task.language)
         while (found := await in_time(self._turn(lambda: next(steps, None)), deadline, limit)) is not None:
             self.speech_s += found.speech_s
             self.language = found.language or self.language
-            sentences.language = _ENGLISH if self._translate else self.language
+            sentences.language = _ENGLISH if task.translate else self.language
             for segment in sentences.push(found.words):
                 yield segment
         for segment in sentences.end():

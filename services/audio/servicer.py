@@ -21,7 +21,7 @@ from services.audio.metrics import AUDIO, LOAD
 from services.audio.recordings import RecordingDecoder, TimeLimit, Transcription, gathered, in_time, not_idle
 from services.audio.scheduler import Scheduler
 from services.audio.speech import RATE, Audio, Behind, Segment, Transcript, Word, written
-from services.audio.validation import StreamWanted, language_wanted, stream_wanted
+from services.audio.validation import StreamWanted, stream_wanted, task_wanted
 from services.runtime.errors import InvalidInput, NotSupported, Unavailable
 from services.runtime.rpc.authorization import TENANT_HEADER
 from services.runtime.rpc.boundary import Call
@@ -60,8 +60,8 @@ class AudioServicer:
         if first is None:
             raise InvalidInput("data", "at least 1 byte", "none")
         options = first.options
-        language = language_wanted(options.language, self._settings, self._languages)
-        if options.translate and not self._recognizer.translates:
+        task = task_wanted(options, self._settings, self._languages)
+        if task.translate and not self._recognizer.translates:
             raise NotSupported(f"translate: a model of several languages, got {self._recognizer.name}")
         longest_s = self._time_limit.base_s + self._time_limit.per_s * self._settings.max_duration_s
         with self._admission.recording(_tenant(call)) as member, _at_most(longest_s + _LEAVE_S):
@@ -77,12 +77,10 @@ class AudioServicer:
                     duration_s=recording.duration_s,
                 )
             )
-            work = Transcription(
-                self._recognizer, self._scheduler, member, recording, self._batch, translate=options.translate
-            )
+            work = Transcription(self._recognizer, self._scheduler, member, recording, self._batch)
             texts: list[str] = []
             deadline, limit = self._time_limit.until(call.deadline, recording.duration_s)
-            async with aclosing(work.segments(language, deadline, limit)) as segments:
+            async with aclosing(work.segments(task, deadline, limit)) as segments:
                 async for segment in segments:
                     texts.append(written(segment.words))
                     yield audio_pb2.TranscribeResponse(segment=wire.segment(segment, options.words))

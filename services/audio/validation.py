@@ -8,6 +8,7 @@ from typing import Literal
 
 from hedgerow.audio.v1 import audio_pb2
 from services.audio.config import AudioSettings
+from services.audio.engine import Task
 from services.audio.frames import OPUS_RATE, AudioForm, Encoding
 from services.audio.speech import RATE
 from services.runtime.errors import InvalidInput
@@ -18,6 +19,7 @@ _ENCODINGS = {
     audio_pb2.ENCODING_PCM_F32LE: Encoding.F32,
     audio_pb2.ENCODING_OPUS: Encoding.OPUS,
 }
+_MOST_PROMPT = 4_096  # characters, of which the model reads the last 223 tokens
 _POLICIES: dict[int, Policy] = {
     audio_pb2.POLICY_WINDOWS: "windows",
     audio_pb2.POLICY_LOCAL_AGREEMENT: "local_agreement",
@@ -51,6 +53,13 @@ def stream_wanted(
         _POLICIES.get(options.policy, settings.policy),
         options.pause_ms if options.HasField("pause_ms") else settings.pause_ms,
     )
+
+
+def task_wanted(options: audio_pb2.TranscribeOptions, settings: AudioSettings, languages: Collection[str]) -> Task:
+    """How a recording is to be transcribed. Raises InvalidInput."""
+    if len(options.prompt) > _MOST_PROMPT:
+        raise InvalidInput("options.prompt", f"at most {_MOST_PROMPT} characters", len(options.prompt))
+    return Task(language_wanted(options.language, settings, languages), options.translate, options.prompt)
 
 
 def language_wanted(language: str, settings: AudioSettings, languages: Collection[str]) -> str:

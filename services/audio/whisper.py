@@ -20,6 +20,7 @@ from faster_whisper.utils import download_model
 from threadpoolctl import threadpool_limits
 
 from services.audio.alignment import plain
+from services.audio.engine import Task
 from services.audio.errors import OutOfMemory
 from services.audio.packing import PackedWindow, speech_for, windows
 from services.audio.speech import RATE, Audio, Transcript, Word
@@ -121,20 +122,16 @@ class Whisper:
         with _full_memory_named(self.device):
             window = self._decoder.encode(features, self._window_frames(features.shape[-1]))
             language, certainty = self._language(window, language)
-            (words,) = self._words([window], self._tokenizer(language))
+            (words,) = self._words([window], Task(language))
         return Transcript(words, language if words else "", certainty)
 
-    def transcribe(
-        self, recording: Audio, language: str, batch: Callable[[], int], *, translate: bool = False
-    ) -> Iterator[Transcript]:
+    def transcribe(self, recording: Audio, task: Task, batch: Callable[[], int]) -> Iterator[Transcript]:
         """Detect voice activity, block by block; then encode window after window; then decode windows of one length, up
         to `batch()` at a time."""
         with _full_memory_named(self.device):
-            yield from self._transcribed(recording, language, batch, translate=translate)
+            yield from self._transcribed(recording, task, batch)
 
-    def _transcribed(
-        self, recording: Audio, language: str, batch: Callable[[], int], *, translate: bool
-    ) -> Iterator[Transcript]:
+    def _transcribed(self, recording: Audio, task: Task, batch: Callable[[], int]) -> Iterator[Transcript]:
         speech, spoken = speech_for(self._lengths.longest_s), 0
         waiting: list[tuple[PackedWindow, Encoded]] = []
         for window in windows(recording, self._lengths.longest_s, speech):
@@ -142,18 +139,18 @@ class Whisper:
                 yield Transcript(speech_s=(speech.spoken - spoken) / RATE)
                 spoken = speech.spoken
                 continue
-            encoded = self._encoded(window, recording, later=bool(language) or len(self.languages) == 1)
+            encoded = self._encoded(window, recording, later=bool(task.language) or len(self.languages) == 1)
             if waiting and waiting[0][1].features.shape != encoded.features.shape:
-                yield self._transcript(waiting, language, translate=translate)
+                yield self._transcript(waiting, task)
                 waiting = []
-            language, _ = self._language(encoded, language)
+            task = replace(task, language=self._language(encoded, task.language)[0])
             waiting.append((window, encoded))
-            yield Transcript(language=language)
+            yield Transcript(language=task.language)
             if len(waiting) >= batch():
-                yield self._transcript(waiting, language, translate=translate)
+                yield self._transcript(waiting, task)
                 waiting = []
         if waiting:
-            yield self._transcript(waiting, language, translate=translate)
+            yield self._transcript(waiting, task)
 
     def cost_s(self, seconds: float) -> float:
         """The duration of a run on an utterance, in seconds of one worker."""
@@ -169,18 +166,18 @@ class Whisper:
         features = self._decoder.features(window.audio(recording))
         return self._decoder.encode(features, self._window_frames(features.shape[-1]), later=later)
 
-    def _transcript(
-        self, waiting: Sequence[tuple[PackedWindow, Encoded]], language: str, *, translate: bool
-    ) -> Transcript:
+    def _transcript(self, waiting: Sequence[tuple[PackedWindow, Encoded]], task: Task) -> Transcript:
         """The transcripts of windows of one length."""
-        words = self._words([each for _, each in waiting], self._tokenizer(language, translate=translate))
+        words = self._words([each for _, each in waiting], task)
         found = [_recorded(word, window) for (window, _), each in zip(waiting, words, strict=True) for word in each]
-        return Transcript(tuple(found), language)
+        return Transcript(tuple(found), task.language)
 
-    def _words(self, windows: Sequence[Encoded], tokenizer: Tokenizer) -> list[tuple[Word, ...]]:
-        """The words of each window, of windows of one length. A window with a bad result is transcribed again."""
+    def _words(self, windows: Sequence[Encoded], task: Task) -> list[tuple[Word, ...]]:
+        """The words of each window, of windows of one length. A window with a bad result is transcribed again, without
+        the prompt, which may be its cause."""
+        tokenizer = self._tokenizer(task.language, translate=task.translate)
         batch = self._decoder.batch(windows)
-        decoded = self._decoder.decode(batch, tokenizer)
+        decoded = self._decoder.decode(batch, tokenizer, before=task.prompt)
         good = [replace(each, tokens=[]) if each.suspect else each for each in decoded]
         words = self._aligned(batch, good, tokenizer)
         return [

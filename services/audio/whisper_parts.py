@@ -108,9 +108,10 @@ class SpeechDecoder:
         ((token, probability), *_) = self._model.model.detect_language(self.batch([encoded]).output)[0]
         return token[2:-2], float(probability)
 
-    def decode(self, batch: EncodedBatch, tokenizer: Tokenizer, beam: int = 1) -> list[Decoded]:
-        """The tokens of each window."""
-        prompt = self._model.get_prompt(tokenizer, [], without_timestamps=True)
+    def decode(self, batch: EncodedBatch, tokenizer: Tokenizer, beam: int = 1, before: str = "") -> list[Decoded]:
+        """The tokens of each window, as they go on from the text `before`."""
+        earlier = tokenizer.encode(f" {before.strip()}") if before else []
+        prompt = self._model.get_prompt(tokenizer, earlier, without_timestamps=True)
         most = most_tokens(max(window.frames for window in batch.windows), tokenizer.language_code)
         results = self._model.model.generate(
             batch.output,

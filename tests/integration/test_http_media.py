@@ -77,8 +77,11 @@ async def test_a_translation_is_asked_of_the_audio_service(openai_: AsyncOpenAI,
     translated = await openai_.audio.translations.create(model="whisper-1", file=SPOKEN, response_format="verbose_json")
     assert (translated.language, translated.duration) == ("english", 4)
     assert [each.text for each in translated.segments or []] == ["Hello there.", "Goodbye."]
-    with pytest.raises(openai.BadRequestError, match="prompt"):
-        await openai_.audio.translations.create(model="whisper-1", file=SPOKEN, prompt="x")
+
+
+async def test_a_prompt_goes_to_the_audio_service(openai_: AsyncOpenAI, audio: ScriptedAudio) -> None:
+    await openai_.audio.transcriptions.create(model="whisper-1", file=SPOKEN, prompt="Hedgerow")
+    assert audio.requests[0].options.prompt == "Hedgerow"
 
 
 async def test_a_model_that_does_not_translate_is_501(http: httpx.AsyncClient, audio: ScriptedAudio) -> None:

@@ -10,6 +10,7 @@ from typing import Literal
 import pytest
 
 from bench.speech import Recording, compare
+from services.audio.engine import Task
 from services.audio.listener import Listener, ListenerSettings
 from services.audio.speech import RATE, Audio, Segment, Word
 from services.audio.whisper import Whisper, open_whisper
@@ -36,7 +37,9 @@ def spoken() -> Recording:
 @pytest.fixture(scope="module")
 def offline(whisper: Whisper, spoken: Recording) -> float:
     """The word error rate of the recording, transcribed as a whole."""
-    return rate(spoken, [word for found in whisper.transcribe(spoken.samples, "en", lambda: 4) for word in found.words])
+    return rate(
+        spoken, [word for found in whisper.transcribe(spoken.samples, Task("en"), lambda: 4) for word in found.words]
+    )
 
 
 def rate(spoken: Recording, words: list[Word]) -> float:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from google.rpc import code_pb2
 
+from services.audio.engine import Task
 from services.audio.errors import OutOfMemory
 from services.audio.speech import RATE, Audio, Transcript, Word
 from services.audio.whisper import Whisper, open_whisper, without_loops
@@ -57,7 +58,7 @@ def test_audio_beyond_the_models_window_is_left_out(whisper: Whisper) -> None:
 
 
 def heard(whisper: Whisper, recording: Audio, batch: int = 4) -> list[Transcript]:
-    return list(whisper.transcribe(recording, "en", lambda: batch))
+    return list(whisper.transcribe(recording, Task("en"), lambda: batch))
 
 
 @pytest.mark.parametrize("batch", [1, 4])
@@ -149,7 +150,7 @@ def test_a_gpu_encodes_a_short_recording_once_whose_language_it_detects(
     monkeypatch.setattr(on_a_gpu._model, "encode", encode)
     monkeypatch.setattr(on_a_gpu, "languages", ("en", "de"))
     monkeypatch.setattr(on_a_gpu._decoder, "language", lambda window: (window.output and "en", 1.0))
-    (found,) = [step for step in on_a_gpu.transcribe(question(), "", lambda: 4) if step.words]
+    (found,) = [step for step in on_a_gpu.transcribe(question(), Task(), lambda: 4) if step.words]
     assert (texts(found.words), windows_encoded(encode)) == (TEXT, 1)
 
 
@@ -159,8 +160,8 @@ def test_a_gpu_aligns_a_window_that_was_decoded_again_beside_others(
     """Decoded again, it has its full length, and the others do not."""
     decode = SpeechDecoder.decode
 
-    def first_badly(self: SpeechDecoder, batch: EncodedBatch, tokenizer: Any, beam: int = 1) -> list[Decoded]:
-        good = [replace(each, compression=1.0, logprob=0.0) for each in decode(self, batch, tokenizer, beam)]
+    def first_badly(self: SpeechDecoder, batch: EncodedBatch, tokenizer: Any, beam: int = 1, before: str = "") -> list[Decoded]:
+        good = [replace(each, compression=1.0, logprob=0.0) for each in decode(self, batch, tokenizer, beam, before)]
         return good if len(good) == 1 else [replace(good[0], compression=3.0), *good[1:]]
 
     monkeypatch.setattr(SpeechDecoder, "decode", first_badly)

@@ -36,14 +36,16 @@ class TranscribeRequest(_message.Message):
     def __init__(self, options: _Optional[_Union[TranscribeOptions, _Mapping]] = ..., data: _Optional[bytes] = ...) -> None: ...
 
 class TranscribeOptions(_message.Message):
-    __slots__ = ("language", "words", "translate")
+    __slots__ = ("language", "words", "translate", "prompt")
     LANGUAGE_FIELD_NUMBER: _ClassVar[int]
     WORDS_FIELD_NUMBER: _ClassVar[int]
     TRANSLATE_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_FIELD_NUMBER: _ClassVar[int]
     language: str
     words: bool
     translate: bool
-    def __init__(self, language: _Optional[str] = ..., words: _Optional[bool] = ..., translate: _Optional[bool] = ...) -> None: ...
+    prompt: str
+    def __init__(self, language: _Optional[str] = ..., words: _Optional[bool] = ..., translate: _Optional[bool] = ..., prompt: _Optional[str] = ...) -> None: ...
 
 class TranscribeResponse(_message.Message):
     __slots__ = ("recording", "segment", "summary")

@@ -14,6 +14,7 @@ import pytest
 
 from bench.speech import Spoken, joined
 from launcher import catalog
+from services.audio.engine import Task
 from services.audio.listener import Listener, ListenerSettings
 from services.audio.sentences import TranscriptSentences
 from services.audio.speech import RATE, Audio, Segment, Word
@@ -26,6 +27,7 @@ pytestmark = pytest.mark.timeout(300)
 SECONDS = 30.0
 WRONG, WRONG_LIVE = 0.06, 0.08  # of the words, at most; 1 to 3% were measured
 PACKET = RATE * 60 // 1000
+_AS_IT_IS = Task()
 GERMAN = "Guten Tag, ich möchte gerne zwei Fahrkarten nach Berlin kaufen."
 
 
@@ -39,9 +41,9 @@ def spoken() -> Spoken:
     return joined(SECONDS)
 
 
-def segments(whisper: Whisper, recording: Audio) -> list[Segment]:
+def segments(whisper: Whisper, recording: Audio, task: Task = _AS_IT_IS) -> list[Segment]:
     sentences, found = TranscriptSentences(), []
-    for step in whisper.transcribe(recording, "", lambda: 4):
+    for step in whisper.transcribe(recording, task, lambda: 4):
         found += sentences.push(step.words)
     return [*found, *sentences.end()]
 
@@ -78,12 +80,12 @@ def test_german_is_detected_and_transcribed_as_german(whisper: Whisper) -> None:
     audio = read_aloud(GERMAN, "de")
     found = whisper.transcribe_utterance(audio, "")
     assert found.language == "de"
-    assert {step.language for step in whisper.transcribe(audio, "", lambda: 4) if step.words} == {"de"}
+    assert {step.language for step in whisper.transcribe(audio, _AS_IT_IS, lambda: 4) if step.words} == {"de"}
     assert "Guten Tag" in said(found.words)
 
 
 def test_german_is_translated_into_english(whisper: Whisper) -> None:
-    steps = whisper.transcribe(read_aloud(GERMAN, "de"), "", lambda: 4, translate=True)
+    steps = whisper.transcribe(read_aloud(GERMAN, "de"), Task(translate=True), lambda: 4)
     words = [word for step in steps for word in step.words]
     assert {"Good", "day", "Berlin"} <= {word.text.strip(".,") for word in words}
     assert all(one.start_s <= other.start_s for one, other in pairwise(words))
@@ -94,5 +96,14 @@ def test_a_language_that_is_named_is_not_detected(whisper: Whisper) -> None:
 
 
 def test_silence_has_no_words_and_no_language(whisper: Whisper) -> None:
-    steps = list(whisper.transcribe(joined(1).recording.samples[:0], "", lambda: 4))
+    steps = list(whisper.transcribe(joined(1).recording.samples[:0], _AS_IT_IS, lambda: 4))
     assert not any(step.words or step.language for step in steps)
+
+
+def test_a_prompt_says_how_a_name_is_spelled(whisper: Whisper) -> None:
+    recording = read_aloud("I would like to speak to Mister Maier, please.", "en")
+    for name in ("Meyer", "Mayer"):
+        found = segments(
+            whisper, recording, Task("en", prompt=f"A conversation with Mr. {name} about {name}'s garden.")
+        )
+        assert name in " ".join(said(each.words) for each in found)

@@ -46,7 +46,9 @@ async def test_a_recording_is_sent_in_pieces_and_written_down(
     async def on_segment(heard: hedgerow.Segment) -> None:
         notices.append(heard)
 
-    got = await client.transcribe(file, language="en", words=True, on_recording=notices.append, on_segment=on_segment)
+    got = await client.transcribe(
+        file, language="en", words=True, prompt="Bern", on_recording=notices.append, on_segment=on_segment
+    )
     assert (got.text, got.audio_s, got.speech_s, got.busy_s, got.model) == (
         "Which city? And why?", 4, 3, 0.5, "demo-whisper",
     )  # fmt: skip
@@ -55,7 +57,7 @@ async def test_a_recording_is_sent_in_pieces_and_written_down(
     assert got.segments[0] == FIRST
     assert got.segments[1].words[1] == hedgerow.Word("why?", 2.5, 2.75, 0.75, 1)
     opening, *pieces = audio.requests
-    assert opening == pb.TranscribeRequest(options=pb.TranscribeOptions(language="en", words=True))
+    assert opening == pb.TranscribeRequest(options=pb.TranscribeOptions(language="en", words=True, prompt="Bern"))
     assert b"".join(piece.data for piece in pieces) == file.read_bytes()
     assert len(pieces) == 3
     assert audio.metadata["authorization"] == "Bearer secret"

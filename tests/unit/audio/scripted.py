@@ -13,6 +13,7 @@ from hedgerow.audio.v1 import audio_pb2
 from services.audio.admission import Admission, Need
 from services.audio.audio_decoding import RecordingLimits
 from services.audio.config import AudioSettings
+from services.audio.engine import Task
 from services.audio.listener import ListenerSettings, TranscribeUtterance
 from services.audio.recordings import RecordingDecoder
 from services.audio.scheduler import Scheduler
@@ -39,15 +40,13 @@ class ScriptedRecognizer:
         words = (Word(f"w{second}", float(second), second + 0.5) for second in range(round(len(audio) / RATE)))
         return Transcript(tuple(words), language or "de", 0.9)
 
-    def transcribe(
-        self, recording: Audio, language: str, batch: Callable[[], int], *, translate: bool = False
-    ) -> Iterator[Transcript]:
-        said = "english" if translate else "w"
+    def transcribe(self, recording: Audio, task: Task, batch: Callable[[], int]) -> Iterator[Transcript]:
+        said = task.prompt or ("english" if task.translate else "w")
         for second in range(round(len(recording) / RATE)):
             self._step()
             self.batches.append(batch())
             words = (Word(f"{said}{second}.", float(second), second + 0.5, 0.9),)
-            yield Transcript(words, language or "de", speech_s=0.5)
+            yield Transcript(words, task.language or "de", speech_s=0.5)
 
     def _step(self) -> None:
         self.began.set()

@@ -10,7 +10,7 @@ import pytest
 
 from hedgerow.audio.v1 import audio_pb2
 from services.audio.errors import GaveWay, Idle, RecordingsFull
-from services.runtime.errors import NotSupported, TooLate, Unavailable
+from services.runtime.errors import InvalidInput, NotSupported, TooLate, Unavailable
 from tests.unit.audio.clients import START, file, refusal
 from tests.unit.audio.scripted import call, sent
 from tests.unit.audio.sounds import encoded
@@ -131,6 +131,14 @@ async def test_a_translation_is_english_and_says_what_was_spoken(service: START)
     running.recognizer.translates = False
     with pytest.raises(NotSupported, match="translate: a model of several languages, got scripted"):
         await running.transcribe(file(encoded(1), translate=True))
+
+
+async def test_a_prompt_reaches_the_model_and_has_a_limit(service: START):
+    running = await service()
+    _, segment, _ = await running.transcribe(file(encoded(1), prompt="Hedgerow"))
+    assert segment.segment.text == "Hedgerow0."
+    with pytest.raises(InvalidInput, match=r"options\.prompt: at most 4096 characters, got 4097"):
+        await running.transcribe(file(encoded(1), prompt="é" * 4_097))
 
 
 @pytest.mark.parametrize(("asked", "language"), [("", "de"), ("en", "en")])

@@ -135,14 +135,17 @@ class Transcriptions:
 
 def _wanted(fields: Fields) -> tuple[bool, str, audio_pb2.TranscribeOptions]:
     """Whether to stream, the response's format, and the options. All values of a form are texts, booleans too."""
-    fields.refuse("prompt", "include", "chunking_strategy")
+    fields.refuse("include", "chunking_strategy")
     streamed = fields.one_of("stream", {"true": True, "false": False, "True": True, "False": False}) or False
     how = fields.one_of("response_format", _FORMATS) or "json"
     granular = fields.texts("timestamp_granularities")
     for each in granular:
         if each not in ("word", "segment"):
             raise InvalidInput("timestamp_granularities", "word, segment", each)
-    return streamed, how, audio_pb2.TranscribeOptions(language=fields.text("language") or "", words="word" in granular)
+    options = audio_pb2.TranscribeOptions(
+        language=fields.text("language") or "", words="word" in granular, prompt=fields.text("prompt") or ""
+    )
+    return streamed, how, options
 
 
 def _note_cost(reply: audio_pb2.TranscribeResponse, admitted: Admitted) -> None:
