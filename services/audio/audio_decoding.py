@@ -1,9 +1,9 @@
 """Recordings: a file's bytes → 16 kHz mono float32.
 
-The format is detected from the bytes, never from a name, and only its own demuxer is tried (`audio_formats`). FFmpeg
-(through PyAV) decodes: it reads all formats and also Opus packets, does not write about broken input (libsndfile's MP3
-decoder writes to standard error), and is three times as fast for Opus. The length in a header can
-only refuse a file; decoded samples are counted, in pieces of about a second.
+The format is detected from the bytes, never from a name, and only its own demuxer is tried (`audio_formats`), without
+tags (`audio_essence`). FFmpeg (through PyAV) decodes: it reads all formats and also Opus packets, does not write about
+broken input (libsndfile's MP3 decoder writes to standard error), and is three times as fast for Opus. The length in a
+header can only refuse a file; decoded samples are counted, in pieces of about a second.
 
 Detected damage is refused: a WAV that is shorter than its header says, an Ogg file that ends within a page, a FLAC or
 Ogg file with lost frames or pages (FFmpeg skips those with a wrong checksum, so the audio is shorter than declared). A
@@ -14,7 +14,7 @@ end at their last byte. Bytes of an MP3 that are no frame, such as a tag behind 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +32,7 @@ from services.runtime.errors import InvalidInput
 MIN_RATE, MAX_RATE = 8_000, 48_000
 # PyAV 18 reads beyond its array of planes if a frame has 8 or more: planar formats are accepted with 2 channels.
 _MOST_PLANES = 7
+_MAX_PACKETS = 2_000  # in one step: those of an MP3 that are no frames take 6 µs each
 _SPARE_S = 2.0  # space for samples that a resampler adds
 _SCALE = {"u8": 2.0**7, "s16": 2.0**15, "s32": 2.0**31, "flt": 1.0, "dbl": 1.0}
 
@@ -67,7 +68,7 @@ class Decoding:
     def __init__(self, data: bytes, limits: RecordingLimits):
         self._limits = limits
         self._form = audio_formats.find(data)
-        self._form.check(data)
+        data = self._form.essence(data)
         # FFmpeg decodes what it does not know the size of while it opens a file. A cover picture of 0.4 MB took 400 MB.
         options = {"codec_whitelist": ",".join(self._form.codecs)}
         with _readable(self._form.name):
@@ -77,7 +78,7 @@ class Decoding:
         self.rate_hz, self.channels = int(context.sample_rate), int(context.channels)
         self._declared_s = self._declared()
         self._check_header()
-        self._frames = self._decoded()
+        self._packets = self._decoded()
         self._resampler = Resampler(self.rate_hz, "data")
         # Unwritten memory is not allocated, so an array for the longest recording costs nothing.
         longest_s = min(limits.max_duration_s, limits.max_pcm_bytes / (4 * self.rate_hz * self.channels))
@@ -106,13 +107,15 @@ class Decoding:
         head = self._stream.codec_context.extradata or b""
         return length_s - int.from_bytes(head[10:12], "little") / OPUS_RATE
 
-    def _decoded(self) -> Iterator[Any]:
+    def _decoded(self) -> Iterator[Sequence[Any]]:
+        """The frames of each packet."""
         for packet in self._container.demux(self._stream):
             try:
-                yield from packet.decode()
+                yield packet.decode()
             except av.error.InvalidDataError:
                 if self._form.demuxer != "mp3":
                     raise
+                yield ()
 
     def _check_header(self) -> None:
         if not MIN_RATE <= self.rate_hz <= MAX_RATE:
@@ -131,21 +134,22 @@ class Decoding:
             raise InvalidInput("data", f"at most {self._limits.max_pcm_bytes} bytes of PCM", f"{pcm_bytes} bytes")
 
     def step(self) -> bool:
-        """Decode about a second. False: there is no more."""
+        """Decode about a second, or some packets that have none. False: there is no more."""
         samples: list[Audio] = []
-        count = 0
+        count, more = 0, False
         with _readable(self._form.name):
-            for frame in self._frames:
-                self._check_frame(frame)
-                samples.append(_mono(frame))
-                count += frame.samples
-                if count >= self.rate_hz:
+            for number, frames in enumerate(self._packets, 1):
+                for frame in frames:
+                    self._check_frame(frame)
+                    samples.append(_mono(frame))
+                    count += frame.samples
+                if more := count >= self.rate_hz or number >= _MAX_PACKETS:
                     break
         self._samples += count
         self._check_length(self.decoded_s)
         if samples:
             self._write(self._resampler.push(np.concatenate(samples)))
-        return count > 0
+        return more
 
     def _write(self, audio: Audio) -> None:
         self._audio[self._written : self._written + len(audio)] = audio

@@ -173,3 +173,40 @@ def _crc(page: bytes | bytearray) -> int:
     for byte in page:
         crc = (crc << 8 & 0xFFFFFFFF) ^ _CRC[crc >> 24 ^ byte]
     return crc
+
+
+def ogg_with_tags(file: bytes, count: int, encoder: bytes = b"x") -> bytes:
+    """An Ogg Opus file with so many tags in place of its own."""
+    at = file.index(b"OggS", 4)
+    after = file.index(b"OggS", at + 4)
+    tags = b"".join(struct.pack("<I", 6) + b"%04x=v" % number for number in range(count))
+    packet = b"OpusTags" + struct.pack("<I", len(encoder)) + encoder + struct.pack("<I", count) + tags
+    lacing = bytes([255] * (len(packet) // 255) + [len(packet) % 255])
+    pages, begin = [], 0
+    for first in range(0, len(lacing), 255):
+        part = lacing[first : first + 255]
+        head = struct.pack("<4sBBq4sIIB", b"OggS", 0, int(first > 0), 0, file[14:18], 1 + first // 255, 0, len(part))
+        page = bytearray(head + part + packet[begin : begin + sum(part)])
+        page[22:26] = struct.pack("<I", _crc(page))
+        pages.append(bytes(page))
+        begin += sum(part)
+    return file[:at] + b"".join(pages) + file[after:]
+
+
+def lists_in_webm(file: bytes, name: bytes) -> bytes:
+    """A WebM with a list of this name, of 16 bytes of nothing, before its audio."""
+    segment, cluster = file.index(b"\x18\x53\x80\x67") + 4, file.index(b"\x1f\x43\xb6\x75")
+    added = name + b"\x90\xec\x8e" + bytes(14)
+    size = int.from_bytes(file[segment + 1 : segment + 8]) + len(added)
+    return file[:segment] + b"\x01" + size.to_bytes(7) + file[segment + 8 : cluster] + added + file[cluster:]
+
+
+def tags_in_mp4(file: bytes, count: int, *, wide: bool = False) -> bytes:
+    """An MP4 with so many boxes in one for tags. `wide`: the length of that one has 64 bits."""
+    at = file.index(b"moov") - 4
+    size = int.from_bytes(file[at : at + 4])
+    boxes = struct.pack(">I4s", 8, b"skip") * (count - 1)
+    length = struct.pack(">I4sQ", 1, b"udta", len(boxes) + 16) if wide else struct.pack(">I4s", len(boxes) + 8, b"udta")
+    added = length + boxes
+    moov = struct.pack(">I", size + len(added)) + file[at + 4 : at + size] + added
+    return file[:at] + moov + file[at + size :]
