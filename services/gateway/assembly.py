@@ -94,7 +94,10 @@ async def sharing(settings: GatewaySettings, hedges: HedgeBudget) -> AsyncIterat
         return
     url, timeout_s = settings.redis_url, settings.redis_timeout_ms / 1000
     async with connected(url, timeout_s) as state, AsyncExitStack() as stack:
-        responses = await stack.enter_async_context(connected(url, timeout_s)) if settings.responses.ttl_ms else None
+        responses = None
+        if settings.responses.ttl_ms:
+            without = "responses are neither stored nor found"
+            responses = await stack.enter_async_context(connected(url, timeout_s, without))
         quotas = SharedQuotas(state, settings.quota_lease_ms / 1000, settings.shed.retry_after_ms / 1000)
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(quotas.run()), group.create_task(HedgePool(state, hedges).run())]

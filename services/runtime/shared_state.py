@@ -49,16 +49,19 @@ RedisUrl = Annotated[
     AS_SHOWN,
 ]
 PREFIX = "hedgerow:"  # of every key
+OWN_MEMORY = "each process uses its own memory"
 _ASK_EVERY_S = 0.2
 _OTHER_REPLIES = ("protocol", "decode_responses")  # options of a URL that change the replies of Redis' client
 _REFUSALS = ("WRONGTYPE", "OOM", "MISCONF", "NOREPLICAS")  # codes of errors
 _log = logging.getLogger(__name__)
+_states = list["SharedState"]()  # of this process
 
 
 @cache
-def _up() -> Gauge:
-    """The metric, of processes that have a Redis alone: 0 would be an outage."""
-    return Gauge("hedgerow_shared_state_up", "1 while Redis answers, else 0.")
+def _measure() -> None:
+    """Add the metric, in processes that have a Redis alone: 0 would be an outage."""
+    up = Gauge("hedgerow_shared_state_up", "1 while Redis answers on every connection of the process, else 0.")
+    up.set_function(lambda: all(state.up for state in list(_states)))  # a scrape is on another thread
 
 
 class SharedStateLost(Exception):
@@ -68,8 +71,8 @@ class SharedStateLost(Exception):
 class SharedState:
     """A connection to Redis that is either there or not, and never in between. `run()` must be running."""
 
-    def __init__(self, client: Redis, timeout_s: float):
-        self._client, self._timeout_s = client, timeout_s
+    def __init__(self, client: Redis, timeout_s: float, without: str = OWN_MEMORY):
+        self._client, self._timeout_s, self._without = client, timeout_s, without
         self._up = False
         self._returns: list[Callable[[], Awaitable[None]]] = []
         self._losses: list[Callable[[], None]] = []
@@ -119,6 +122,18 @@ class SharedState:
             raise SharedStateLost("Redis does not answer")
         return await self._within(within_s + self._timeout_s, call)
 
+    async def transfer(self, call: Callable[[Redis], Awaitable[T]], within_s: float) -> T:
+        """A call that moves megabytes, which takes `within_s` beside the usual time. Raises `TimeoutError` for one that
+        takes longer while Redis answers others, because transfers share a network; else `SharedStateLost`."""
+        if not self._up:
+            raise SharedStateLost("Redis does not answer")
+        try:
+            async with asyncio.timeout(within_s + self._timeout_s):
+                return await self._within(None, call)
+        except TimeoutError:
+            await self.ask(_ping)
+            raise
+
     async def run(self) -> None:
         """Notice when Redis returns, until cancelled."""
         while True:
@@ -129,7 +144,7 @@ class SharedState:
                 await self._lost.wait()
             await asyncio.sleep(_ASK_EVERY_S)
 
-    async def _within(self, seconds: float, call: Callable[[Redis], Awaitable[T]]) -> T:
+    async def _within(self, seconds: float | None, call: Callable[[Redis], Awaitable[T]]) -> T:
         from redis.exceptions import RedisError
 
         time = self._time
@@ -143,7 +158,7 @@ class SharedState:
 
     async def _try_again(self) -> None:
         try:
-            await self.try_to(_ping)
+            await self.try_to(_connect_again)
             for listener in self._returns:
                 await listener()
         except SharedStateLost:
@@ -155,7 +170,6 @@ class SharedState:
             self._tried.set()
         self._up = True
         self._there.set()
-        _up().set(1)
         if self._loss_is_said:
             _log.info("Redis answers again")
 
@@ -167,13 +181,12 @@ class SharedState:
         news = was_up or not self._tried.is_set() or not (self._loss_is_said or refused)
         self._time += 1
         self._there.clear()
-        _up().set(0)
         self._lost.set()
         if news:
             self._loss_is_said = not refused or self._lines.take() is not None
         if news and self._loss_is_said:
             cause = str(error) or type(error).__name__
-            _log.warning("Redis does not answer (%s); each process uses its own memory until it does", cause)
+            _log.warning("Redis does not answer (%s); until it does, %s", cause, self._without)
         if was_up:
             for listener in self._losses:
                 listener()
@@ -190,16 +203,20 @@ def is_refused(reply: object) -> bool:
     return True
 
 
-async def _ping(client: Redis) -> None:
+async def _connect_again(client: Redis) -> None:
     """Ping on a new connection: pooled ones may belong to a Redis that is down, and each would count as another
     loss."""
     await client.connection_pool.disconnect(inuse_connections=False)
+    await _ping(client)
+
+
+async def _ping(client: Redis) -> None:
     await client.ping()
 
 
 @asynccontextmanager
-async def connected(url: Url, timeout_s: float) -> AsyncIterator[SharedState]:
-    """A `SharedState` that runs inside the block. It may not be `up` yet."""
+async def connected(url: Url, timeout_s: float, without: str = OWN_MEMORY) -> AsyncIterator[SharedState]:
+    """A `SharedState` that runs inside the block. It may not be `up` yet. `without`: what happens while it is not."""
     from redis.asyncio import Redis
     from redis.asyncio.retry import Retry
     from redis.backoff import NoBackoff
@@ -213,11 +230,14 @@ async def connected(url: Url, timeout_s: float) -> AsyncIterator[SharedState]:
         socket_connect_timeout=timeout_s,
         socket_keepalive=True,
     )
-    state = SharedState(client, timeout_s)
+    state = SharedState(client, timeout_s, without)
     running = asyncio.create_task(state.run())
+    _states.append(state)
     try:
+        _measure()
         yield state
     finally:
+        _states.remove(state)
         running.cancel()
         await asyncio.wait({running})
         await client.aclose()

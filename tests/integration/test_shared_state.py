@@ -8,8 +8,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from prometheus_client import REGISTRY
 from redis.asyncio import Redis
 
+from launcher.processes import free_port
 from services.runtime.security.secrets import Url
 from services.runtime.shared_state import SharedState, SharedStateLost, connected
 from tests.redis import PATIENT_S, RedisProcess, redis_server
@@ -49,6 +51,19 @@ async def test_a_subscriber_is_notified_of_each_loss_and_return(
     assert await state.ask(ping)
     assert heard == [("there", False), ("gone", False), ("there", False)]
     assert ["again" in record.message for record in caplog.records] == [True, False, True]
+
+
+async def test_the_metric_is_1_only_while_all_connections_of_a_process_are_answered(redis: RedisProcess) -> None:
+    there, absent = Url(redis.url), Url(f"redis://127.0.0.1:{free_port()}/0")
+    async with connected(there, PATIENT_S) as first, asyncio.timeout(_WITHIN_S):
+        await first.back()
+        assert REGISTRY.get_sample_value("hedgerow_shared_state_up") == 1
+        async with connected(absent, PATIENT_S) as other:
+            await other.tried()
+            async with connected(there, PATIENT_S) as last:
+                await last.back()
+                assert REGISTRY.get_sample_value("hedgerow_shared_state_up") == 0
+        assert REGISTRY.get_sample_value("hedgerow_shared_state_up") == 1
 
 
 async def test_a_restart_is_one_loss_however_many_connections_there_were(
@@ -112,6 +127,28 @@ async def test_a_call_that_began_before_a_loss_says_nothing_about_what_came_afte
     with pytest.raises(SharedStateLost):
         await late
     assert state.up
+
+
+async def wait_for_nothing(client: Redis) -> object:
+    return await client.blpop(["nothing"], 10)  # type: ignore[misc]
+
+
+async def test_a_slow_transfer_is_no_loss_while_redis_answers(redis: RedisProcess) -> None:
+    async with connected(Url(redis.url), timeout_s=1) as state, asyncio.timeout(_WITHIN_S):
+        losses: list[None] = []
+        state.on_loss(lambda: losses.append(None))
+        await state.back()
+        with pytest.raises(TimeoutError):
+            await state.transfer(wait_for_nothing, 0.1)
+        assert (state.up, losses) == (True, [])
+        redis.stop()
+        with pytest.raises(SharedStateLost):
+            await state.transfer(wait_for_nothing, 0.1)
+        redis.cont()
+        assert losses == [None]
+        await redis.kill()
+        with pytest.raises(SharedStateLost):  # at once
+            await state.transfer(wait_for_nothing, 10)
 
 
 async def test_an_exception_in_a_subscriber_does_not_end_the_polling(

@@ -13,6 +13,7 @@ from openai import AsyncOpenAI
 from services.gateway.admission.quota import Allowance
 from services.gateway.assembly import response_store, sharing
 from services.gateway.config import GatewaySettings
+from services.gateway.http.stored_responses import redis_store
 from services.gateway.http.stored_responses.redis_store import RedisResponses, seal, unseal
 from services.gateway.http.stored_responses.store import Owner, StoreUnavailable
 from services.gateway.policies.hedge import HedgeBudget
@@ -69,6 +70,21 @@ async def test_a_call_does_not_wait_behind_all_calls_of_another_tenant(state: Sh
 
     await asyncio.gather(*(size(ACME) for _ in range(300)), size(UMBRA))
     assert done.index(UMBRA) < 100
+
+
+async def test_a_response_that_takes_too_long_fails_alone(
+    redis: RedisProcess, state: SharedState, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = RedisResponses(state, 60_000, 100 * KB)
+    await store.put(ACME, "resp_1", b"data")
+    monkeypatch.setattr(redis_store, "_TRANSFER_S", -PATIENT_S)  # beside the time that Redis has
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match="stored responses: Redis took more than"):
+            await store.get(ACME, "resp_1")
+    monkeypatch.undo()
+    assert state.up
+    assert await store.get(ACME, "resp_1") == b"data"
+    assert len(caplog.records) == 1
 
 
 async def test_redis_has_neither_ids_nor_texts_nor_anything_for_ever(redis: RedisProcess, state: SharedState) -> None:

@@ -151,16 +151,24 @@ class RedisResponses:
 
         await self._turns.begin(owner.tenant)
         try:
-            reply = await self._state.follow(call, _TRANSFER_S)
+            reply = await self._state.transfer(call, _TRANSFER_S)
         except SharedStateLost as lost:
             raise StoreUnavailable(f"stored responses: {lost}", retry_delay_s=1.0) from None
+        except TimeoutError:
+            problem = f"Redis took more than {_TRANSFER_S:g} s"
+            raise self._failed(problem, "its network is slow, or responses are large and many") from None
         finally:
             self._turns.ended()
         if isinstance(reply, Exception):
-            if (left_out := self._lines.take()) is not None:
-                _log.warning("Redis refused a response, and %d before since the last line: %s", left_out, reply)
-            raise StoreUnavailable("stored responses: Redis refuses changes", retry_delay_s=1.0)
+            raise self._failed("Redis refuses changes", str(reply))
         return reply
+
+    def _failed(self, problem: str, cause: str) -> StoreUnavailable:
+        """The error of a call that failed alone: Redis answers others."""
+        if (left_out := self._lines.take()) is not None:
+            text = "stored responses: %s, and %d times before since the last line: %s"
+            _log.warning(text, problem, left_out, cause)
+        return StoreUnavailable(f"stored responses: {problem}", retry_delay_s=1.0)
 
 
 def seal(response_id: str, name: str, data: bytes) -> bytes:
