@@ -131,7 +131,7 @@ class RedisEntries:
         return _sequence(await cast(Any, client).eval(BEGIN, 0))
 
     async def write(self, client: Redis, changes: Sequence[Put | Tighten | Removal]) -> list[Written | RefusedChange]:
-        """Make changes in their order."""
+        """Make changes in this order."""
         pipeline: Any = client.pipeline(transaction=False)  # each is a whole of its own
         for change in changes:
             script, arguments = self._script(change)

@@ -110,7 +110,7 @@ class RedisStore:
             return
         turn = self._follower.turn
         with self._memory.on_its_way(question) as arriving:
-            stored = await self._fetched(question.key, deadline)
+            stored = await self._fetched(question, deadline)
         if turn != self._follower.turn:
             raise SharedStateLost("Redis was lost meanwhile")
         if stored and not arriving.outdated:
@@ -140,7 +140,8 @@ class RedisStore:
     async def _change(self, change: _Change) -> Written:
         """Make a change, and have memory make it."""
         turn = self._follower.turn
-        written = await self._writes.submit(change)
+        tenant = change.entry.tenant if isinstance(change, Put) else change.tenant
+        written = await self._writes.submit(change, tenant=tenant)
         if isinstance(written, RefusedChange):
             if (left_out := self._lines.take()) is not None:
                 _log.warning("Redis refused a change, and %d before since the last line: %s", left_out, written.why)
@@ -151,10 +152,10 @@ class RedisStore:
     async def _write(self, changes: Sequence[_Change]) -> list[Written | RefusedChange]:
         return await self._state.ask(partial(self._redis.write, changes=changes))
 
-    async def _fetched(self, key: str, deadline: Deadline) -> Stored | None:
+    async def _fetched(self, question: KeyedQuestion, deadline: Deadline) -> Stored | None:
         half = Deadline.after(deadline.remaining() / 2)  # so that there is time to look for what means the same
         try:
-            return await self._fetches.submit(key, half)
+            return await self._fetches.submit(question.key, half, question.tenant)
         except ServiceError as error:
             raise SharedStateLost(f"Redis: {error}") from None
 

@@ -3,7 +3,8 @@
 The terms are Triton's (https://github.com/triton-inference-server/server/blob/main/docs/user_guide/batcher.md): a batch
 starts when it has the largest or a preferred size, or when its first item has waited for the longest delay. While a
 batch runs the next one gathers, so under load batches grow without any delay. A caller that knows that nothing else is
-on its way can say so; then no item waits. Tenants take turns at the places of a batch (`fair.py`).
+on its way can say so; then no item waits. Tenants take turns at the places of a batch, and a full queue drops an item
+of the tenant that has the most in it (`fair.py`).
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class Batcher(Generic[T, R]):
         if self._stopped:
             raise self._gone()
         if len(self._waiting) >= self._max_queue:
-            raise self._full()
+            self._make_room(tenant)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[R] = loop.create_future()
         due, rank = loop.time() + self._max_delay_s, (0.0, -next(self._numbers))
@@ -126,6 +127,15 @@ class Batcher(Generic[T, R]):
         self.stop()
         if self._worker:
             await asyncio.wait({self._worker})
+
+    def _make_room(self, tenant: str) -> None:
+        """Refuse the last item of the tenant with the most, or the new one of `tenant` where none has more."""
+        worst = self._turns.worst()
+        if self._turns.load_of(worst.tenant, 1) <= self._turns.load_of(tenant, 1, more=1):
+            raise self._full()
+        self._turns.remove(worst)
+        del self._waiting[worst.future]
+        _fail([worst.future], self._full())
 
     def _start(self, now: float) -> None:
         """Put an idle worker to work, or come back when the first item is due."""

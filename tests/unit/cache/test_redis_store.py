@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from services.cache.keyed_question import KeyedQuestion
 from services.cache.redis_entries import RedisEntries, Written
 from services.cache.redis_store import RedisStore
 from services.cache.tombstones import Removal
 from services.runtime.deadline import Deadline
 from tests.clock import loop_clock, on_paused_loop
-from tests.unit.cache.conftest import memory
+from tests.unit.cache.conftest import identity, memory
 
 
 class CountingState:
@@ -33,7 +34,7 @@ class CountingState:
     async def ask(self, call: Any) -> list[Any]:
         self.asked.append(call.keywords)
         (items,) = call.keywords.values()
-        return [None if "keys" in call.keywords else Written(1, 1) for _ in items]
+        return [None if "keys" in call.keywords else Written(0, 0) for _ in items]
 
 
 async def test_a_redis_that_does_not_say_its_limit_has_none() -> None:
@@ -82,12 +83,35 @@ def test_the_first_read_of_redis_goes_at_once_and_later_ones_together() -> None:
     async def main() -> None:
         held, state, began = memory(), CountingState(), loop_clock()
         store = RedisStore(state, held, "engine", 0, lambda: 0)  # type: ignore[arg-type]
-        await store._fetched("a", Deadline.never())
+        await store._fetched(identity("a"), Deadline.never())
         await store._writes.submit(Removal(key="a"))
-        assert state.asked == [{"keys": ["a"]}, {"changes": [Removal(key="a")]}]
-        await asyncio.gather(*(store._fetched(key, Deadline.never()) for key in map(str, range(40))))
+        assert state.asked == [{"keys": [identity("a").key]}, {"changes": [Removal(key="a")]}]
+        await asyncio.gather(*(store._fetched(identity(f"{each}"), Deadline.never()) for each in range(40)))
         assert [len(asked["keys"]) for asked in state.asked[2:]] == [32, 8]
         assert loop_clock() == began
+        await store.close()
+        held.close()
+
+    on_paused_loop(main())
+
+
+@pytest.mark.parametrize("call", ["fetch", "remove"])
+def test_a_tenants_call_waits_for_one_round_trip_of_anothers_flood(call: str) -> None:
+    async def main() -> None:
+        held, state = memory(), CountingState()
+        held.overflowed = True
+        store = RedisStore(state, held, "engine", 0, lambda: 0)  # type: ignore[arg-type]
+
+        async def ask(question: KeyedQuestion) -> None:
+            if call == "fetch":
+                await store.fetch(question, Deadline.never())
+            else:
+                await store.remove(Removal(question.key, question.tenant))
+
+        mine = identity("mine", tenant="globex")
+        await asyncio.gather(*(ask(identity(f"{each}")) for each in range(100)), ask(mine))
+        with_mine = [mine.key in str(asked) for asked in state.asked]
+        assert with_mine == [False, True, False, False]
         await store.close()
         held.close()
 

@@ -197,6 +197,20 @@ async def test_a_full_queue_refuses_at_once_and_names_its_limit(engine, make):
     assert await asyncio.gather(first, *rest) == [0, 2, 4]
 
 
+async def test_a_full_queue_has_room_for_a_tenant_with_less_in_it(engine, make):
+    batcher = make(max_size=1, max_queue=3)
+    first = await occupied(engine, batcher)
+    flood = [batcher.put(item, tenant="flood") for item in (1, 2, 3)]
+    other = batcher.put(4, tenant="other")
+    with pytest.raises(Exhausted, match="doubling: 3 of 3 waiting"):
+        batcher.put(5, tenant="flood")
+    with pytest.raises(Exhausted):
+        await flood.pop()
+    engine.limiter.set()
+    assert await asyncio.gather(first, *flood, other) == [0, 2, 4, 8]
+    assert engine.batches == [[0], [1], [4], [2]]
+
+
 async def test_closing_finishes_what_runs_and_refuses_the_rest(engine, make):
     batcher = make(max_size=1)
     first = await occupied(engine, batcher)
