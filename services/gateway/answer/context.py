@@ -9,6 +9,7 @@ from functools import partial
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.tool.v1 import tool_pb2
+from services.gateway.admission.constraint import is_checked
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.options import omits, origin
 from services.gateway.admission.question import Question
@@ -63,6 +64,7 @@ class RequestContext:
         inputs = Inputs(question, privacy, backends.prompts.system_prompts)
         writer = EventWriter(ledger.accepted)
         omitting = omits(request, tenant, by_default=backends.omits)
+        checks_form = is_checked(request, tenant.checks_forms(by_default=backends.forms.by_default))
         ledger.changes.origin = partial(origin, request, tenant)
         return cls(
             question=question,
@@ -72,7 +74,7 @@ class RequestContext:
             prior=Prior(),
             privacy=privacy,
             inputs=inputs,
-            identifier=Identifier(inputs, tenant, privacy, backends.routes, omitting),
+            identifier=Identifier(inputs, tenant, privacy, backends.routes, omitting, checks_form),
             writer=writer,
             text_writer=TextWriter(
                 ledger, writer, privacy.checks, sentence_ends=request.sentence_ends, tenant=tenant.name

@@ -17,8 +17,8 @@ from services.gateway.cache_eligibility.choice import ANY, CacheEligibility, cho
 from services.gateway.upstream.router import Routes
 from services.runtime import question_key
 
+_OMITS, _CHECKED = "untranslated: omit", "form: checked"
 # Fields of a request that no answer depends on.
-_OMITS = "untranslated: omit"
 _OF_NO_EFFECT = frozenset({"metadata", "prompt_cache_key", "safety_identifier", "store", "user"})
 
 
@@ -30,10 +30,12 @@ def cache_question(
     identity: str = "",
     *,
     omits: bool = False,
+    checks_form: bool = False,
 ) -> cache_pb2.Question:
     """The question as the cache keys it. `identity`: that of the models that may answer it; `omits`: whether fields
     that the model's API lacks are omitted, because a request that refuses omissions must not get an answer without
-    them. A cascade's answer may be of a lower tier, so it is for cascades with the same checks."""
+    them; `checks_form`: whether its answer must match its response format, because a stored answer is not checked
+    again. A cascade's answer may be of a lower tier, so it is for cascades with the same checks."""
     named = f"model:{request.model}" if request.model else ""
     return cache_pb2.Question(
         tenant=tenant,
@@ -46,6 +48,7 @@ def cache_question(
             *_own_words(request.original),
             *_digest(identity),
             *_digest(_OMITS if omits else ""),
+            *_digest(_CHECKED if checks_form else ""),
             *_digest(_checks(request.cascade) if request.HasField("cascade") else ""),
         ],
         category=eligibility.category,
@@ -93,13 +96,15 @@ _UNIDENTIFIED = CacheIdentity()
 
 @dataclass(slots=True)
 class Identifier:
-    """Identifies one question, once it is complete. `omits`: whether fields that the model's API lacks are omitted."""
+    """Identifies one question, once it is complete. `omits`: whether fields that the model's API lacks are omitted;
+    `checks_form`: whether the answer is compared with its response format."""
 
     inputs: Inputs
     tenant: Tenant
     privacy: Privacy
     routes: Routes
     omits: bool
+    checks_form: bool
     _identity: CacheIdentity = _UNIDENTIFIED
 
     def identify(self) -> CacheIdentity:
@@ -114,7 +119,8 @@ class Identifier:
         if eligibility.drawn:
             return CacheIdentity(eligibility=eligibility)
         models = self.routes.identity(request.model)
-        cached = cache_question(request, asked, self.tenant.name, eligibility, models, omits=self.omits)
+        checks = {"omits": self.omits, "checks_form": self.checks_form}
+        cached = cache_question(request, asked, self.tenant.name, eligibility, models, **checks)
         cached.ignore_case = self.tenant.hits.ignore_case
         question_key.normalize(cached)
         eligibility, self.inputs.cache_key_computed = within(eligibility, cached.ByteSize()), True

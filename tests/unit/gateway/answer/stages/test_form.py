@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -66,6 +67,15 @@ async def test_an_answer_that_does_not_is_an_error_with_where_and_no_word_of_it(
     assert not asked.write_behind.stored
     assert len(asked.llms["small"].calls) == 1
     assert asked.billed == [10]
+
+
+async def test_an_answer_that_was_not_checked_is_stored_for_requests_without_a_check() -> None:
+    asked = scene(PROSE, PROSE, FIVE, cache=ScriptedCache(MISS))
+    asked.tenant = replace(asked.tenant, check_forms=False)
+    assert [(await asked.final(**WANTED)).text for _ in range(2)] == [PROSE, PROSE]
+    assert (await asked.final(**WANTED, repair=False)).text == FIVE
+    unchecked, equal, checked = [stored.question for stored in asked.write_behind.stored]
+    assert unchecked == equal != checked
 
 
 async def test_an_answer_is_repaired_once_where_that_is_wanted() -> None:
