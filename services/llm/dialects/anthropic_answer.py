@@ -86,7 +86,7 @@ class AnthropicAnswer(Answer):
     def _begin(self, index: int, block: dict[str, Any], more: More) -> None:
         match block["type"]:
             case "tool_use":
-                more.tool_calls.append(self.calls.delta(index, block["id"], block["name"]))
+                more.tool_calls.append(self.calls.delta(index, str(block["id"] or ""), str(block["name"] or "")))
                 self._without_arguments[index] = json.dumps(block.get("input") or {})
             case "text" if block.get("text"):
                 more.text.append(str(block["text"]))

@@ -50,6 +50,8 @@ def to_logprob(entry: dict[str, Any]) -> TokenLogprob:
     token, encoded = str(entry.get("token") or ""), entry.get("bytes")
     top = tuple(to_logprob(likely) for likely in entry.get("top_logprobs") or ())
     logprob = max(_LEAST_LOGPROB, float(entry["logprob"]))  # in this order, in which NaN is not the greater one
+    if not isinstance(encoded, list | None):
+        raise TypeError  # of a number, `bytes` makes as many zeros
     return TokenLogprob(token, token.encode() if encoded is None else bytes(encoded), logprob, top)
 
 

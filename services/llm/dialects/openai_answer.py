@@ -140,7 +140,7 @@ def _read_content(content: Any, more: More) -> None:
     for part in content if isinstance(content, list) else [{"type": "text", "text": content}]:
         match part["type"]:
             case "text":
-                more.text.append(str(part["text"]))
+                more.text.append(str(part["text"] or ""))
             case "thinking":
                 more.reasoning.append("".join(str(each.get("text") or "") for each in part["thinking"]))
             case _:

@@ -68,16 +68,16 @@ class ResponsesAnswer(Answer):
             more.text += ["\n\n"] if self._divides else []
             self._spoken, self._divides = True, False
             self._refused = self._refused or kind == "response.refusal.delta"
-            more.text.append(str(data["delta"]))
+            more.text.append(str(data["delta"] or ""))
             more.logprobs += [to_logprob(each) for each in data.get("logprobs") or ()]
         elif kind in _THOUGHTS:
             self._thought = True
-            more.reasoning.append(str(data["delta"]))
+            more.reasoning.append(str(data["delta"] or ""))
         elif kind == "response.reasoning_summary_part.added" and self._thought:
             more.reasoning.append("\n\n")  # a paragraph, which texts do not end with a line break
         elif kind in _ARGUMENTS:
             self._without_arguments.discard(data["output_index"])
-            more.tool_calls.append(self.calls.delta(data["output_index"], arguments=str(data["delta"])))
+            more.tool_calls.append(self.calls.delta(data["output_index"], arguments=str(data["delta"] or "")))
         elif kind == "response.output_item.added":
             self._begin(data["output_index"], data["item"], more)
         elif kind == "response.output_item.done":

@@ -28,6 +28,7 @@ from services.llm.providers.transport.client import ProviderClient, open_wire
 from services.llm.providers.transport.reply import ReplyLimits
 from services.llm.providers.transport.wire import Broken, TooLong, Wire
 from services.llm.size import size
+from services.runtime import limits
 from services.runtime.aside import aside, size_in
 from services.runtime.deadline import Deadline
 from services.runtime.errors import NotSupported, ServiceError
@@ -200,15 +201,18 @@ class ProviderEngine(ABC):
         if status != 200:
             raise to_error(status, headers, text, self._key, self._provider_model)
         try:
-            return int(json.loads(text)[field])
+            tokens = int(json.loads(text)[field])
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-            raise NotSupported(f"count_tokens: the provider's /{path} does not answer with a count") from None
+            tokens = -1
+        if not 0 <= tokens <= limits.TOKENS:
+            raise NotSupported(f"count_tokens: the provider's /{path} does not answer with a count")
+        return tokens
 
-    def _capped(self, request: Request, body: dict[str, Any], limits: Sequence[str] = ()) -> dict[str, Any]:
+    def _capped(self, request: Request, body: dict[str, Any], fields: Sequence[str] = ()) -> dict[str, Any]:
         """A caller's own words, with no more tokens than the settings and the request allow, and as many as they say
-        where it does not. `limits`: the fields that say how many, the usual one first. A limit may be in any of them,
+        where it does not. `fields`: those that say how many, the usual one first. A limit may be in any of them,
         or in several, of which a provider may read one that was not read here."""
-        most, names = self._most_of(request), limits or (self._limit, *LIMITS)
+        most, names = self._most_of(request), fields or (self._limit, *LIMITS)
         asked = {name: body[name] for name in names if body.get(name) is not None}
         if not asked:
             usual = self._usual_tokens(most)

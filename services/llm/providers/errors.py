@@ -33,6 +33,7 @@ _READ_BY_CLIENTS = ("type", "code", "param")
 # Where a body without an error object says why: Cohere and Mistral; Voyage and Jina (FastAPI: a list); Text Embeddings
 # Inference and Ollama.
 _MESSAGES = ("message", "detail", "error")
+_FAILURES = range(400, 600)  # statuses; other numbers are codes of a provider's own
 _BUSY = {OVERLOADED: "is overloaded"}
 # By the types of Anthropic's errors, some of which are OpenAI's as well; the last ones are codes of OpenAI's.
 _STATUSES = {
@@ -116,8 +117,8 @@ def in_stream_status(event: str) -> int:
     error: Any = json.loads(event).get("error")
     if not isinstance(error, dict):
         return 502
-    if isinstance(error.get("code"), int):
-        return int(error["code"])
+    if isinstance(code := error.get("code"), int) and code in _FAILURES:
+        return code
     names = (str(error.get(name)) for name in ("type", "code"))
     return next((_STATUSES[name] for name in names if name in _STATUSES), 502)
 

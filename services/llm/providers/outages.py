@@ -48,7 +48,7 @@ class Outages:
             self.began(error.outline, away=isinstance(error, ProviderAway))
 
     def began(self, reason: str, *, away: bool = False) -> None:
-        first, self.now = self.now is None, Outage(self._url, self.now.reason if self.now else reason, away)
+        first, self.now = self.now is None, Outage(self._url, reason, away)
         if first:
             self._logged = self._lines.take(reason) is not None
             if self._logged:

@@ -117,6 +117,8 @@ def test_an_error_that_does_not_say_what_it_is_is_the_provider_s(event: str) -> 
         ({"type": "insufficient_quota", "code": "insufficient_quota"}, 429),
         ({"type": "server_error", "code": None}, 502),
         ({"type": "x", "code": 503}, 503),
+        ({"type": "x", "code": 1302}, 502),
+        ({"type": "rate_limit_error", "code": 20012}, 429),
     ],
 )
 def test_an_error_in_a_stream_has_the_status_that_it_would_have_had_before_it(
@@ -129,3 +131,33 @@ def _chunk(answer: Answer, event: str) -> Any:
     chunk = answer.add([event])
     assert chunk
     return chunk
+
+
+@pytest.mark.parametrize(
+    ("answer", "event"),
+    [
+        (ResponsesAnswer(), {"type": "response.output_text.delta", "delta": None}),
+        (ResponsesAnswer(), {"type": "response.reasoning_text.delta", "delta": None}),
+        (OpenAIAnswer(), {"choices": [{"delta": {"content": [{"type": "text", "text": None}]}}]}),
+    ],
+)
+def test_a_text_that_is_null_is_empty(answer: Answer, event: dict[str, Any]) -> None:
+    chunk = answer.add([json.dumps(event)])
+    assert chunk
+    assert (chunk.text, chunk.reasoning, answer.broken) == ("", "", False)
+
+
+def test_a_number_in_the_place_of_a_token_s_bytes_makes_no_bytes() -> None:
+    answer = OpenAIAnswer()
+    logprobs = {"content": [{"token": "a", "logprob": -0.5, "bytes": 10**6}]}
+    assert answer.add([json.dumps({"choices": [{"delta": {"content": "a"}, "logprobs": logprobs}]})]) is not None
+    assert answer.broken
+
+
+def test_a_call_of_messages_whose_id_and_name_are_numbers_has_them_as_text() -> None:
+    block = {"type": "tool_use", "id": 7, "name": 8, "input": {}}
+    begun = json.dumps({"type": "content_block_start", "index": 0, "content_block": block})
+    chunk = AnthropicAnswer().add([begun])
+    assert chunk
+    (call,) = to_response(chunk).tool_calls
+    assert (call.id, call.name) == ("7", "8")

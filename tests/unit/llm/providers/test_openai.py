@@ -223,6 +223,13 @@ async def test_tokens_are_counted_where_the_provider_can() -> None:
         await refusing(404).engine().count_tokens(HELLO, (), Deadline.never())
 
 
+@pytest.mark.parametrize("count", ["-1", "1e30", "[]", "null"])
+async def test_a_count_that_no_conversation_can_have_is_none(count: str) -> None:
+    provider = SimulatedProvider((f'{{"count": {count}}}',), headers={"content-type": "application/json"})
+    with pytest.raises(NotSupported, match="does not answer with a count"):
+        await provider.engine().count_tokens(HELLO, (), Deadline.never())
+
+
 async def test_a_long_conversation_is_written_beside_the_event_loop_for_its_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -107,6 +107,13 @@ async def test_a_connection_does_not_end_an_outage_of_a_provider_that_answers_wi
     )
 
 
+def test_the_reason_of_an_outage_is_its_latest_one() -> None:
+    outages = Outages("big", "http://provider.test/v1")
+    outages.began("the provider cannot be reached: connection refused", away=True)
+    outages.note(ProviderRefused("the provider rejects the credential"))
+    assert outages.now == Outage("http://provider.test/v1", "the provider rejects the credential")
+
+
 @pytest.mark.parametrize("version", ["1.1", "2"])
 async def test_a_connection_that_is_refused_is_said_in_words_without_the_host(version: str) -> None:
     with socket.socket() as unused:
