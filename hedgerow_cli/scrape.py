@@ -6,8 +6,6 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from hedgerow._peer import stays_here
-
 Group = tuple[str, ...]  # values of the labels that something is grouped by
 _TIMEOUT_S = 2
 _MOST_BYTES = 16 * 1024 * 1024
@@ -34,13 +32,12 @@ def scrape(pages: Iterable[str], api_key: str | None = None) -> list[Sample]:
 
 
 def get(url: str, api_key: str | None, timeout_s: float) -> Any:
-    """The response, as `urllib.request.urlopen` gives it; no proxy of the environment gets requests to this machine."""
-    from urllib.parse import urlsplit
-    from urllib.request import ProxyHandler, Request, build_opener
+    """The response of a page. Raises `URLError`, also for a redirect."""
+    from urllib.request import Request
 
-    headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
-    direct = [ProxyHandler({})] if stays_here(urlsplit(url).netloc) else []
-    return build_opener(*direct).open(Request(url, headers=headers), timeout=timeout_s)
+    from hedgerow._pages import ask
+
+    return ask(Request(url, headers={"authorization": f"Bearer {api_key}"} if api_key else {}), timeout_s)
 
 
 def read(text: str) -> list[Sample]:

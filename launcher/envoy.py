@@ -14,10 +14,11 @@ import time
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
-from urllib.request import Request, urlopen
+from urllib.request import Request
 
 import yaml
 
+from hedgerow._pages import ask
 from launcher.envoy_bootstrap import MAX_CONNECTIONS, MAX_HEAP_BYTES, bootstrap, secrets
 
 BOOTSTRAP = "envoy.yaml"
@@ -141,7 +142,7 @@ async def _said(admin_address: str, method: str, path: str, timeout_s: float) ->
 
 def _ask(request: Request, timeout_s: float) -> str:
     try:
-        with urlopen(request, timeout=timeout_s) as response:
+        with ask(request, timeout_s) as response:
             return str(response.read(), "utf-8")
     except URLError as error:
         if isinstance(error.reason, TimeoutError):

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http.client import HTTPException
 from typing import Any
 from urllib.parse import urlsplit
+from urllib.request import Request
 
 import yaml
 
+from hedgerow._pages import ask
 from launcher.mesh import HTTP_OFFSET
 from launcher.meshfile.fields import LOOPBACK, is_loopback, is_url
 from launcher.meshfile.models import KINDS
@@ -215,14 +216,10 @@ async def with_its_name(section: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 
 def _listed(url: str, key: str) -> list[str]:
-    request = urllib.request.Request(
-        f"{url.rstrip('/')}/models", headers={"authorization": f"Bearer {key}"} if key else {}
-    )
-    here = is_loopback(f"{urlsplit(url).hostname}:0")  # and by no proxy, as the service asks
-    direct = [urllib.request.ProxyHandler({})] if here else []
+    request = Request(f"{url.rstrip('/')}/models", headers={"authorization": f"Bearer {key}"} if key else {})
     try:
-        with urllib.request.build_opener(*direct).open(request, timeout=_WAIT_S) as answer:
+        with ask(request, _WAIT_S) as answer:
             rows = json.loads(answer.read(_LARGEST_BYTES))["data"]
         return [str(row["id"]) for row in rows]
-    except (OSError, HTTPException, ValueError, KeyError, TypeError):  # also a port of another protocol
+    except (OSError, HTTPException, ValueError, KeyError, TypeError, RecursionError):  # also a port of another protocol
         return []
