@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -39,7 +41,7 @@ def is_url(text: str) -> bool:
 
 def is_folder(text: str, info: ValidationInfo) -> bool:
     """Whether the text means a folder and no name on the hub: it looks like a path, or the folder exists."""
-    return text.startswith((".", "/", "~")) or (_surroundings(info).folder / text).is_dir()
+    return text.startswith((".", "/", "~")) or os.path.isdir(_surroundings(info).folder / text)  # False for a long name
 
 
 def is_catalogued(text: str) -> bool:
@@ -68,29 +70,48 @@ def _surroundings(info: ValidationInfo) -> Surroundings:
 def _to_path(given: Any, info: ValidationInfo) -> Any:
     if not isinstance(given, str) or not given or "\0" in given:
         raise ValueError("a path is needed")
-    return (_surroundings(info).folder / Path(given).expanduser()).absolute()
+    return path_from(_surroundings(info).folder, given)
+
+
+def path_from(folder: Path, given: str) -> Path:
+    """The path that a file in `folder` names. Raises ValueError for the home folder of a user that does not exist."""
+    try:
+        return (folder / Path(given).expanduser()).absolute()
+    except RuntimeError:
+        raise ValueError(f"a path is needed, {given.partition('/')[0]} is no user's home folder") from None
+
+
+def _mode(path: Path) -> int:
+    """The kind of what is at `path`, for functions of `stat`; 0: nothing is there. Raises ValueError for a path that
+    cannot be looked up, as one that is too long or in another user's folder."""
+    try:
+        return path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+    except OSError as error:
+        raise ValueError(f"a path that can be read is needed ({error.strerror})") from None
 
 
 def _is_folder(path: Path) -> Path:
-    if not path.is_dir():
+    if not stat.S_ISDIR(_mode(path)):
         raise ValueError(f"a folder is needed, there is none at {path}")
     return path
 
 
 def _is_file(path: Path) -> Path:
-    if not path.is_file():
+    if not stat.S_ISREG(_mode(path)):
         raise ValueError(f"a file is needed, there is none at {path}")
     return path
 
 
 def _can_be_made(path: Path) -> Path:
-    if path.is_dir() or not path.parent.is_dir():
+    if stat.S_ISDIR(_mode(path)) or not stat.S_ISDIR(_mode(path.parent)):
         raise ValueError(f"a file in a folder that exists is needed, {path.parent} is none")
     return path
 
 
 def _is_key_file(path: Path) -> Path:
-    if not path.is_file():
+    if not stat.S_ISREG(_mode(path)):
         raise ValueError("a file that holds the key is needed, there is none")
     return path
 

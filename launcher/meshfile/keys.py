@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 from hedgerow.tenants import A_NAME, is_name, read_moment
 from launcher.meshfile.edit import CannotEdit, add, remove
 from launcher.meshfile.expiry import written
-from launcher.meshfile.fields import read_key
+from launcher.meshfile.fields import path_from, read_key
 from launcher.meshfile.marks import read_marked
 from launcher.meshfile.replacing import locked
 
@@ -75,7 +75,10 @@ class KeysFile:
         """The keys of a mesh file, or of the tenants' file that it names."""
         content = _content(path, _text(path))
         if named := content.get("tenants_file"):
-            return cls.of_tenants(path.absolute().parent / Path(str(named)).expanduser())
+            try:
+                return cls.of_tenants(path_from(path.absolute().parent, str(named)))
+            except ValueError as error:
+                raise KeysError("FILE_UNUSABLE", f"{path}: tenants_file: {error}") from None
         return cls(path, ("tenants",), "key_sha256")
 
     @classmethod
@@ -177,7 +180,7 @@ class KeysFile:
             yield Key(name, digest_of(os.environ.get(str(variable), "").strip()), "key_env", str(variable))
         if file := own.get("key_file"):
             try:
-                key = read_key(self.path.absolute().parent / Path(str(file)).expanduser())
+                key = read_key(path_from(self.path.absolute().parent, str(file)))
             except ValueError:
                 key = ""
             yield Key(name, digest_of(key), "key_file", str(file))

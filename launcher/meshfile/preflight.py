@@ -92,7 +92,7 @@ def _variable(part: Part, steps: Sequence[str]) -> str:
 
 def _place(part: Part, steps: Sequence[str]) -> Steps:
     if origin := part.origins.get(steps[0].upper()):
-        return (*origin, *(int(step) if step.isdigit() else step for step in steps[1:]))
+        return (*origin, *(int(step) if step.isdecimal() else step for step in steps[1:]))
     return part.at
 
 

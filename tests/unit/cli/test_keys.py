@@ -187,6 +187,14 @@ def test_a_tenants_file_that_is_not_there_is_made_for_its_owner_alone(tmp_path: 
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
+def test_a_tenants_file_in_the_folder_of_no_user_is_reported(mesh: Path) -> None:
+    mesh.write_text("models: {a: ./b}\ntenants_file: ~no-such-user/who.yaml\n")
+    result = keys("list")
+    assert result.exit_code == 1
+    said = "hedgerow: mesh.yaml: tenants_file: a path is needed, ~no-such-user is no user's home folder\n"
+    assert result.stderr == said
+
+
 def test_the_tenants_file_of_a_mesh_file_is_the_one_that_changes(mesh: Path) -> None:
     mesh.write_text("models: {a: ./b}\ntenants_file: who.yaml\n")
     Path("who.yaml").write_text(f"acme: {{keys: [{OLD}]}}\n")

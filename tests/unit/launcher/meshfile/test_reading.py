@@ -148,6 +148,22 @@ WRONG = [
     ),
     ("models:\n  a: {folder: nope}", "2:15: models.a.folder: a folder is needed, there is none at {folder}/nope"),
     (
+        "models:\n  a: {folder: ~no-such-user/model}",
+        "2:15: models.a.folder: a path is needed, ~no-such-user is no user's home folder",
+    ),
+    (
+        f"models:\n  a: {{folder: ./{'a' * 300}}}",
+        "2:15: models.a.folder: a path that can be read is needed (File name too long), got './aaa",
+    ),
+    (
+        f"models:\n  a: {{url: http://h/v1, key_file: {'a' * 300}}}",
+        "2:35: models.a.key_file: a path that can be read is needed (File name too long), got 300 characters (not",
+    ),
+    (
+        f"models: {{a: x/y}}\ncache: {{database: ./{'a' * 300}}}",
+        "2:19: cache.database: a path that can be read is needed (File name too long), got './aaa",
+    ),
+    (
         "models:\n  a: {url: http://h/v1, key_env: EMPTY}",
         "2:34: models.a.key_env: the environment variable EMPTY is empty",
     ),
