@@ -54,6 +54,23 @@ async def test_a_value_that_a_service_would_refuse_is_reported_at_its_line(tmp_p
     assert problems["gateway.settings.hedge.mode"][2].endswith("got 'often'")
 
 
+async def test_a_name_that_is_a_digit_of_no_number_and_an_address_without_a_port_are_reported_at_their_lines(
+    tmp_path: Path,
+) -> None:
+    (file := tmp_path / "mesh.yaml").write_text(
+        "models: {m: {url: http://127.0.0.1:1/v1, options: {²: 1}}}\ngateway: {settings: {metrics_address: nowhere}}\n"
+    )
+    code, out, _ = await run("check", str(file), "--json")
+    problems = {each["path"]: (each["line"], each["message"]) for each in json.loads(out)["problems"]}
+    assert (code, problems) == (
+        2,
+        {
+            "models.m.options.²": (1, "no such setting"),
+            "gateway.settings.metrics_address": (2, "host:port, with a port from 0 to 65535, got 'nowhere'"),
+        },
+    )
+
+
 async def test_a_tenants_value_that_the_gateway_would_refuse_is_reported_at_its_line(tmp_path: Path) -> None:
     (file := tmp_path / "mesh.yaml").write_text(
         "models: {m: {url: http://127.0.0.1:1/v1}}\n"

@@ -28,6 +28,8 @@ from services.runtime.process.fixed import Fixed, NoneFixed
 from services.runtime.process.suggestions import hint, nearest, nearest_at, offered, replacement
 from services.runtime.security.secrets import AS_SHOWN, HIDDEN, Url, is_secret, shown, without_passwords
 
+_LAST_PORT = 65_535
+
 
 class ServiceSettings(BaseSettings):
     """Settings of every service process. A service's own class sets `env_prefix` to `HEDGEROW_<SERVICE>_`."""
@@ -121,11 +123,21 @@ class ServiceSettings(BaseSettings):
     def _empty_is_none(cls, given: object) -> object:
         return given or None
 
+    @field_validator("address", "metrics_address", "http_address", check_fields=False)
+    @classmethod
+    def _has_a_port(cls, address: str, info: ValidationInfo) -> str:
+        """gRPC would take 443 without a port, and 4464 for 70000."""
+        port, is_path = address.rpartition(":")[2], info.field_name == "address" and address.startswith("unix:")
+        is_number = port.isascii() and port.isdecimal() and len(port) <= len(str(_LAST_PORT))
+        if address and not is_path and not (is_number and int(port) <= _LAST_PORT):
+            raise ValueError(f"host:port, with a port from 0 to {_LAST_PORT}")
+        return address
+
     @field_validator("plaintext")
     @classmethod
     def _plain_text_stays_here(cls, allowed: bool, info: ValidationInfo) -> bool:
-        address = info.data.get("address", "")
-        if not (allowed or info.data.get("tls_dir") or is_loopback(address)):
+        address = info.data.get("address")  # None: it is refused itself
+        if address is not None and not (allowed or info.data.get("tls_dir") or is_loopback(address)):
             raise ValueError(f"a `tls_dir`, or true, to serve beyond loopback, at {shown(address)}")
         return allowed
 

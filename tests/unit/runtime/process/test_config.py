@@ -49,6 +49,24 @@ def test_on_loopback_with_certificates_or_on_purpose_it_starts(
     assert start(monkeypatch, *arguments).address == arguments[1]
 
 
+@pytest.mark.parametrize("option", ["--address", "--metrics-address"])
+@pytest.mark.parametrize("address", ["nowhere", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:70000", "127.0.0.1:-1", "h:٣"])
+def test_an_address_without_a_port_that_there_is_ends_the_start_by_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], option: str, address: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        start(monkeypatch, option, address)
+    assert ended.value.code == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    name = option.removeprefix("--").replace("-", "_")
+    assert said.startswith(f"service: {name}: ")
+    assert said.endswith(f"host:port, with a port from 0 to 65535, got {address!r}")
+
+
+def test_the_address_of_grpc_may_be_a_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert start(monkeypatch, "--address", "unix:/run/hedgerow.sock").address == "unix:/run/hedgerow.sock"
+
+
 @pytest.mark.parametrize("value", ["0", "99", "60001", "soon", "-1", "1.5"])
 def test_a_ping_timeout_beyond_its_limits_ends_the_start_by_name(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], value: str
