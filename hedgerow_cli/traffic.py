@@ -12,7 +12,6 @@ from hedgerow_cli.scrape import Group, Sample, increase, quantile, scrape, total
 
 _REQUESTS, _ANSWERS = "hedgerow_request_seconds", "hedgerow_total_seconds"
 _FAILED = ("failed", "late")  # outcomes of calls to models; a refused one was its caller's mistake
-_SOON_S = 7 * 86_400  # as in the alert rules (docs/tracing.md)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +119,13 @@ def _warnings(now: Sequence[Sample], dropped: Mapping[Group, float]) -> Iterator
         yield "Redis does not answer: each process uses its own memory"
     if count := dropped.get(("store",), 0.0):
         yield f"answers are not stored: {count:.1f}/s"
-    ends = {each.labels["identity"]: each.value for each in now if each.name == "hedgerow_certificate_expires_seconds"}
-    for identity, at in sorted(ends.items()):
-        if (left_s := at - time.time()) < _SOON_S:
-            yield f"the certificate of {identity} expires in {left_s / 3600:.1f} h"
+    ends, due = (
+        {each.labels["identity"]: each.value for each in now if each.name == f"hedgerow_certificate_{at}_seconds"}
+        for at in ("expires", "due")
+    )
+    for identity, at in sorted(due.items()):
+        if time.time() >= at:
+            yield f"the certificate of {identity} expires in {(ends[identity] - time.time()) / 3600:.1f} h"
     for name, load in loads_in(now).items():
         if load.problem:
             yield f"model {name}: {load.problem}"

@@ -34,7 +34,8 @@ from services.runtime.rpc.standing.channel import StandingChannel
 
 _NAMES = ("tls.crt", "tls.key", "ca.crt")
 _POLL_S, _AGAIN_S = 0.5, 60.0
-SOON_S, _REMIND_S = 7 * 86_400, 3_600  # before it expires
+_DUE_S, _DUE_SHARE = 7 * 86_400, 0.25  # of its lifetime: the shorter of the two before it expires
+_REMIND_S = 3_600
 _LONG_MESSAGES = (("grpc.max_send_message_length", MODEL_MESSAGE_BYTES),)
 _NO_PROXY = (("grpc.enable_http_proxy", 0),)  # between our services: `http_proxy` and the like are for providers
 # For a service of another team, such as a tool: by default a gRPC server treats more than one ping in five minutes as
@@ -42,6 +43,12 @@ _NO_PROXY = (("grpc.enable_http_proxy", 0),)  # between our services: `http_prox
 _NO_PINGS = (("grpc.keepalive_time_ms", 2**31 - 1),)
 _EXPIRES = Gauge(
     "hedgerow_certificate_expires_seconds", "When the process's certificate expires, in Unix time.", ["identity"]
+)
+_DUE = Gauge(
+    "hedgerow_certificate_due_seconds",
+    "When the process's certificate should have been replaced, in Unix time: a week, or a quarter of its lifetime, "
+    "before it expires.",
+    ["identity"],
 )
 _log = logging.getLogger(__name__)
 
@@ -59,6 +66,7 @@ class Credentials:
     ca: bytes
     identity: str  # of `spiffe://hedgerow/<identity>`; the whole URI for another trust domain, empty without a URI
     expires: float  # Unix time
+    due: float  # Unix time: when another one should have taken its place
 
     def server(self) -> grpc.ServerCertificateConfiguration:
         """The configuration of a server that requires certificates of its callers."""
@@ -158,21 +166,21 @@ class Folder:
                 yield self.current
 
     async def follow(self) -> None:
-        """Update `current` and log each change, and every hour an expiry within a week, until cancelled."""
+        """Update `current` and log each change, and every hour a certificate that is due, until cancelled."""
         self._log_certificate()
         while True:
             await asyncio.sleep(_POLL_S)
-            if await self.look() or (self._is_soon and time.time() >= self._logged_at + _REMIND_S):
+            if await self.look() or (self._is_due and time.time() >= self._logged_at + _REMIND_S):
                 self._log_certificate()
 
     @property
-    def _is_soon(self) -> bool:
-        return self.current.expires - time.time() < SOON_S
+    def _is_due(self) -> bool:
+        return time.time() >= self.current.due
 
     def _log_certificate(self) -> None:
         self._logged_at = time.time()
         until = datetime.fromtimestamp(self.current.expires, UTC).isoformat(timespec="seconds")
-        level = logging.WARNING if self._is_soon else logging.INFO
+        level = logging.WARNING if self._is_due else logging.INFO
         _log.log(level, "certificate of %s: good until %s", self.current.identity or "no identity", until)
 
     async def look(self) -> bool:
@@ -197,8 +205,11 @@ class Folder:
                 raise ValueError("is being written")
         except (OSError, ValueError) as error:  # ssl's errors are OSErrors
             raise BadTls(f"tls_dir: {self.path}: {_reason(error)}") from None
-        loaded = Credentials(certificate, key, ca, _identity(known), ssl.cert_time_to_seconds(known["notAfter"]))
+        begins, expires = (ssl.cert_time_to_seconds(known[name]) for name in ("notBefore", "notAfter"))
+        due = expires - min(_DUE_S, _DUE_SHARE * (expires - begins))
+        loaded = Credentials(certificate, key, ca, _identity(known), expires, due)
         _EXPIRES.labels(loaded.identity).set(loaded.expires)
+        _DUE.labels(loaded.identity).set(loaded.due)
         return loaded
 
 

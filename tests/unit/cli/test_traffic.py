@@ -87,6 +87,8 @@ hedgerow_shared_state_up 0.0
 hedgerow_write_behind_dropped_total{{kind="store"}} 8.0
 hedgerow_certificate_expires_seconds{{identity="gateway"}} {START + 7_200}
 hedgerow_certificate_expires_seconds{{identity="edge"}} {START + 30 * 86_400}
+hedgerow_certificate_due_seconds{{identity="gateway"}} {START - 3_600}
+hedgerow_certificate_due_seconds{{identity="edge"}} {START + 23 * 86_400}
 hedgerow_breaker_open{{backend="quick@127.0.0.1:1"}} 1.0
 """,
     )

@@ -184,14 +184,27 @@ async def test_no_proxy_of_the_environment_gets_calls_between_services(monkeypat
             proxy.accept()
 
 
-async def test_a_certificate_that_expires_soon_is_a_warning(
-    certificates: Certificates, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(("days", "due_h"), [(30, 7 * 24), (365, 7 * 24), (3, 18), (1 / 24, 0.25)])
+def test_a_certificate_is_due_a_week_or_a_quarter_of_its_lifetime_before_it_expires(
+    certificates: Certificates, days: float, due_h: float
 ) -> None:
+    """Those of cert-manager in the chart live for three days, and are replaced after half of that."""
+    certificates.renew("router", days)
+    current = Folder(certificates.folder / "router").current
+    assert (current.expires - current.due) / 3_600 == pytest.approx(due_h, abs=0.05)
+    assert REGISTRY.get_sample_value("hedgerow_certificate_due_seconds", {"identity": "router"}) == current.due
+
+
+@pytest.mark.parametrize(("left", "level"), [(0.3, "INFO"), (0.2, "WARNING")])
+async def test_a_certificate_that_is_due_is_a_warning(
+    certificates: Certificates, caplog: pytest.LogCaptureFixture, left: float, level: str
+) -> None:
+    certificates.renew("router", 3, now=datetime.now(UTC) - timedelta(days=3 * (1 - left)))
     caplog.set_level(logging.INFO, "services.runtime.security.tls")
     following = asyncio.create_task(Folder(certificates.folder / "router").follow())
     await asyncio.sleep(0)
     following.cancel()
     await asyncio.wait([following])
     (record,) = caplog.records
-    assert record.levelname == "WARNING"
+    assert record.levelname == level
     assert record.message.startswith("certificate of router: good until ")
