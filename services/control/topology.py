@@ -51,13 +51,21 @@ def _has_a_port(address: str) -> str:
     return address
 
 
+def _is_printable(text: str) -> str:
+    """Resources hold UTF-8, and names of hosts no NUL: others would be noticed no sooner than in force."""
+    if not text.isprintable():
+        raise ValueError("printable characters are required")
+    return text
+
+
 def _is_a_failure(status: str) -> str:
     if status not in code_pb2.Code.keys() or status == "OK":  # noqa: SIM118  # an enum is no mapping
         raise ValueError("a gRPC status code other than OK is required")
     return status
 
 
-Address = Annotated[str, Field(pattern=r"^(\[[0-9a-fA-F:]+\]|[^\s:\[\]/]+):\d{1,5}$"), AfterValidator(_has_a_port)]
+Label = Annotated[str, AfterValidator(_is_printable)]
+Address = Annotated[Label, Field(pattern=r"^(\[[0-9a-fA-F:]+\]|[^\s:\[\]/]+):[0-9]{1,5}$"), AfterValidator(_has_a_port)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
 Percent = Annotated[float, Field(ge=0, le=100)]
 _MOST = 2**31 - 1  # of sizes and times: Envoy refuses the whole listener or cluster for more
@@ -82,9 +90,9 @@ class Endpoint(_TopologyPart):
     """One serving process, or all processes of a DNS name (such as a headless service of Kubernetes)."""
 
     address: Address
-    region: str = ""
-    zone: str = ""
-    build: str = ""  # distinguishes a canary from the rest
+    region: Label = ""
+    zone: Label = ""
+    build: Label = ""  # distinguishes a canary from the rest
     weight: int = Field(1, ge=1, le=1_000)
     http_port: int = Field(0, ge=0, le=65_535)  # its HTTP port, for the edge; 0: none
 
@@ -150,10 +158,10 @@ class Jwt(_TopologyPart):
         try:
             text = self.jwks_file.read_text("utf-8")
             keys = json.loads(text)["keys"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise ValueError(f"jwks_file: a JSON Web Key Set is required ({type(error).__name__}: {error})") from None
-        if not keys:
-            raise ValueError(f"jwks_file: at least one key is required, {self.jwks_file} has none")
+        if not (isinstance(keys, list) and keys and all(isinstance(key, dict) for key in keys)):
+            raise ValueError(f"jwks_file: a list with at least one key is required, {self.jwks_file} has none")
         self._jwks = text
         return self
 
@@ -215,7 +223,7 @@ class Edge(_TopologyPart):
 class Topology(_TopologyPart):
     """The whole file."""
 
-    regions: dict[str, Region] = {}
+    regions: dict[Label, Region] = {}
     services: dict[Name, Service] = Field(min_length=1)
     edge: Edge | None = None
     mtls: bool = False  # whether services prove their identity to each other

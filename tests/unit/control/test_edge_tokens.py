@@ -66,7 +66,9 @@ def test_only_where_pages_may_call_their_preflights_need_no_token(
     assert unpacked(found.typed_config, JwtAuthentication()).bypass_cors_preflight is exempt
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"keys": []}', '{"keys"', None])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"keys": []}', '{"keys": "a"}', '{"keys": [1]}', "[" * 5_000, '{"keys"', None]
+)
 def test_a_file_without_keys_is_refused_by_its_field(jwt: dict[str, Any], tmp_path: Path, text: str | None) -> None:
     (tmp_path / "jwks.json").unlink() if text is None else (tmp_path / "jwks.json").write_text(text)
     with pytest.raises(BadTopology, match=r"jwks_file: .*(required|FileNotFoundError)"):

@@ -21,6 +21,16 @@ ENDPOINT = 'endpoints: [{address: "10.0.0.1:1"}]'  # stands where a text says EN
         ('services: {a: {endpoints: [{address: "h:70000"}]}}', "a port from 1 to 65535 is required, 70000 is none"),
         ('services: {a: {endpoints: [{address: "h:1", weight: 0}]}}', "services.a.endpoints.0.weight: "),
         ('services: {a: {endpoints: [{address: "h:1", wieght: 2}]}}', "services.a.endpoints.0.wieght: "),
+        ('services: {a: {endpoints: [{address: "h:٣"}]}}', "services.a.endpoints.0.address: "),
+        ('services: {a: {endpoints: [{address: "a\\0b:1"}]}}', "0.address: printable characters are required"),
+        (
+            'services: {a: {endpoints: [{address: "h:1", zone: "\\ud800"}]}}',
+            "0.zone: printable characters are required",
+        ),
+        (
+            'regions: {"\\ud800": {latitude: 1, longitude: 1}}\nservices: {a: {ENDPOINT}}',
+            "printable characters are required",
+        ),
         ("services: {a: {ENDPOINT, balance: random}}", "services.a.balance: "),
         ("services: {a: {ENDPOINT, drill: {drop_percent: 101}}}", "services.a.drill.drop_percent: "),
         ("services: {a: {ENDPOINT, drill: {abort: BROKEN}}}", "a gRPC status code other than OK is required"),
