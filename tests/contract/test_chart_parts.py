@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from services.gateway.upstream.fleet import LIMITER
 from tests.contract.chart import (
     CHART,
     NAMESPACE,
@@ -93,6 +94,8 @@ def test_every_identity_has_a_certificate_with_its_name(variant: str) -> None:
         assert {f"{name}.hedgerow", f"{name}.{NAMESPACE}"} <= set(given["dnsNames"])
         assert {"server auth", *(["client auth"] if name != "redis" else [])} <= set(given["usages"])
         assert given["issuerRef"]["name"] in issuers or given["issuerRef"]["kind"] == "ClusterIssuer"
+    for authority in [each for each in made.values() if each.get("isCA")]:
+        assert authority["privateKey"]["rotationPolicy"] == "Never", "certificates of before must stay trusted"
 
 
 @everywhere
@@ -115,7 +118,8 @@ def test_autoscalers_have_targets_and_metrics_that_there_are(variant: str) -> No
             assert f'namespace="{NAMESPACE}"' in query
         if name.startswith("llm-"):
             limiters = {limiter for query in queries for limiter in re.findall(r'limiter="(.+?)"', query)}
-            assert [models[limiter] for limiter in limiters] == [f"xds:///{name}"]
+            (model,) = [model for model, address in models.items() if address == f"xds:///{name}"]
+            assert limiters == {LIMITER.format(model)}
             assert len(queries) == 2
 
 

@@ -31,6 +31,7 @@ from services.runtime.errors import Starting, Unavailable
 from services.runtime.routing import Model
 from services.runtime.telemetry import Metadata
 
+LIMITER = "llm {}"  # of a model, in the metrics by which the chart scales its services
 _LOOK_AGAIN_S = 1.0  # for a model that is starting or has no replicas: when one comes is not known
 _LEAST_S = 0.01  # between two looks at a breaker
 
@@ -204,7 +205,7 @@ def make_fleet(
                 make_replica(settings, model, number, address, llm, baseline, notice, clock)
                 for number, (address, llm) in enumerate(addresses, 1)
             ],
-            limiter=_make_limiter(settings, f"llm {model}", work, clock),
+            limiter=_make_limiter(settings, LIMITER.format(model), work, clock),
             baseline=baseline,
             hedge=Hedge(rule, hedges, baseline, clock),
             throughput_drop=ThroughputDrop(model, clock=clock),
