@@ -52,6 +52,7 @@ class IdempotencyStore:
         self.settings = settings
         self._kept: FairLru[Key, KeptAnswer] = FairLru(settings.bytes, order=ExpendableFirst)
         self._unread: defaultdict[str, set[KeptAnswer]] = defaultdict(set)  # by tenant
+        self._draining = False
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -112,14 +113,17 @@ class IdempotencyStore:
             reader.close()
             kept.clients -= 1
             self._rank(kept)
-            if not kept.clients and self._holds(kept):
+            if not kept.clients and self._draining:
+                self._give_up(kept)
+            elif not kept.clients and self._holds(kept):
                 later = asyncio.get_running_loop().call_later
                 kept.timer = later(self.settings.lasts_s, self._give_up, kept)
                 if not kept.flight.over:
                     self._unread[kept.tenant].add(kept)
 
     def drain(self) -> None:
-        """Give up the answers without a client: no client will come back to a process that ends."""
+        """Give up the answers without a client, now and from now on: no client will come back to a process that ends."""
+        self._draining = True
         for kept in [each for each in self._kept if not each.clients]:
             self._give_up(kept)
 

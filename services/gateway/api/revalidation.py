@@ -30,10 +30,10 @@ Give = Callable[[Question, Tenant, Span], Awaitable[pb.Final]]
 
 
 class Revalidation:
-    """`give` makes an answer as an item of a batch, or raises. `close` gives up what is under way."""
+    """`give` makes an answer as an item of a batch, or raises. `close` gives up what is under way; none begins after it."""
 
     def __init__(self, give: Give):
-        self._give = give
+        self._give, self._at_once = give, _AT_ONCE
         self._under_way: dict[tuple[str, bytes], asyncio.Task[None]] = {}
 
     def submit(self, question: Question, tenant: Tenant, key: bytes) -> None:
@@ -42,13 +42,14 @@ class Revalidation:
         if place in self._under_way:
             return
         of_tenant = sum(name == tenant.name for name, _ in self._under_way)
-        if of_tenant >= _AT_ONCE - len(self._under_way):
+        if of_tenant >= self._at_once - len(self._under_way):
             _REVALIDATED.labels("dropped").inc()
             return
         self._under_way[place] = task = asyncio.create_task(self._answer(_background_question(question), tenant))
         task.add_done_callback(lambda _: self._under_way.pop(place, None))
 
     def close(self) -> None:
+        self._at_once = 0
         for task in self._under_way.values():
             task.cancel()
 

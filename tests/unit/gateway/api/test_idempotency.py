@@ -233,3 +233,13 @@ async def test_a_draining_gateway_gives_up_answers_without_a_client():
     scene.answers.drain()
     assert await reading == ["a", "b", "c"]
     assert (scene.begun, scene.over, scene.left) == (2, 1, 2)
+
+
+async def test_an_answer_whose_client_leaves_a_draining_gateway_is_given_up_at_once():
+    scene = Scene("a", "b", "c")
+    reading = asyncio.create_task(scene.ask(most=1))
+    await asyncio.sleep(0.5)
+    scene.answers.drain()
+    assert await reading == ["a"]
+    await asyncio.sleep(0.1)
+    assert (scene.left, scene.over, len(scene.answers)) == (1, 0, 0)

@@ -103,6 +103,7 @@ class Kept(RuleBasedStateMachine):
     def models_fail_or_not(self, failing: bool) -> None:
         self.failing = failing
 
+    @precondition(lambda self: self.begun > 3)  # after which no answer is kept without a client
     @rule()
     def gateway_drains(self) -> None:
         self.answers.drain()

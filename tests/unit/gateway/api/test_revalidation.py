@@ -121,6 +121,15 @@ async def test_only_a_few_are_under_way_and_those_that_are_end_with_the_process(
     assert begun.closed == 4
 
 
+async def test_a_gateway_that_ends_begins_none():
+    begun = Begun()
+    async with revalidating(begun) as made:
+        made.close()
+        made.submit(question(), ACME, b"k")
+        await asyncio.sleep(0.01)
+    assert not begun.questions
+
+
 async def test_slow_revalidations_of_one_tenant_leave_room_for_those_of_others():
     begun = Begun()
     async with revalidating(begun) as made:
