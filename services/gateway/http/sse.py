@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from services.runtime.strict_json import Write, compact
+from services.runtime.strict_json import compact
 
 CONTENT_TYPE = b"text/event-stream; charset=utf-8"
 PING = b": ping\n"
@@ -20,9 +20,9 @@ Join = Callable[[Iterable[str]], str]
 _MALFORMED = (AttributeError, KeyError, TypeError, ValueError)  # raised for a malformed event
 
 
-def event(data: Mapping[str, Any], write: Write = compact) -> bytes:
+def event(data: Mapping[str, Any]) -> bytes:
     """An event."""
-    return b"data: " + write(data) + b"\n\n"
+    return b"data: " + compact(data) + b"\n\n"
 
 
 def named(data: Mapping[str, Any]) -> bytes:
