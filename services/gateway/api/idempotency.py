@@ -122,7 +122,7 @@ class IdempotencyStore:
                     self._unread[kept.tenant].add(kept)
 
     def drain(self) -> None:
-        """Give up the answers without a client, now and from now on: no client will come back to a process that ends."""
+        """Give up the answers without a client from now on: no client will come back to a process that ends."""
         self._draining = True
         for kept in [each for each in self._kept if not each.clients]:
             self._give_up(kept)

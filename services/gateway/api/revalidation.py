@@ -30,7 +30,8 @@ Give = Callable[[Question, Tenant, Span], Awaitable[pb.Final]]
 
 
 class Revalidation:
-    """`give` makes an answer as an item of a batch, or raises. `close` gives up what is under way; none begins after it."""
+    """`give` makes an answer as an item of a batch, or raises. `close` gives up what is under way, and all that would
+    follow."""
 
     def __init__(self, give: Give):
         self._give, self._at_once = give, _AT_ONCE
