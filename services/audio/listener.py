@@ -153,11 +153,13 @@ class Listener:
             self._events.append(Partial(self._index, shown, len(confirmed), self._span.stop_s))
 
     def _close(self, words: Agreement | Windows) -> None:
-        """A segment of what is confirmed; nothing when there is nothing."""
+        """A segment of what is confirmed. Where there is nothing, words that were shown are taken back."""
         if said := words.release():
             self._events.append(Segment(self._index, said, said[0].start_s, said[-1].end_s))
             self._index += 1
-            self._shown = ()
+        elif self._shown:
+            self._events.append(Partial(self._index, (), 0, self._span.stop_s))
+        self._shown = ()
 
     def _new_words(self, start_s: float) -> Agreement | Windows:
         if self._settings.policy == "windows":

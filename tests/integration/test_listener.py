@@ -103,6 +103,17 @@ async def test_partials_show_more_and_more_and_what_is_confirmed_stays() -> None
     assert confirmed
 
 
+async def test_words_that_were_shown_and_turn_out_to_be_none_are_taken_back() -> None:
+    async def transcribe(audio: Audio, paused: bool) -> list[Word]:
+        return [] if paused else [Word(f"heard{len(audio)}", 0.2, 0.6)]
+
+    events = await events_of(Listener(transcribe, LOCAL), packets(question()[: 3 * RATE // 2]))
+    assert of(Segment, events) == []
+    *shown, last = [each.words for each in events if isinstance(each, Partial)]
+    assert all(shown)
+    assert last == ()
+
+
 async def test_speech_that_goes_on_to_the_end_of_the_audio_is_transcribed() -> None:
     events = await events_of(Listener(Model().transcribe_utterance, LOCAL), packets(question()[: RATE * 3 // 2]))
     assert isinstance(events[-1], Segment)

@@ -4,7 +4,7 @@
 
 A turn is the speech until a pause, and its answer. Words during an answer cut it off (barge-in); a noise without words
 does not. The text so far stays in the conversation. An answer that is cut off before its first text does not count: its
-question goes on with the next words, as after a pause for thought.
+question goes on with the next words, as after a pause for thought, or is asked again where those were none.
 """
 
 from __future__ import annotations
@@ -157,6 +157,8 @@ class Conversation:
             case "partial" if event.partial.text:
                 await self._cut_off(goes_on=True)
                 await self._note_transcript(self._unanswered + event.partial.text, event.partial.confirmed)
+            case "partial" if self._unanswered:
+                await self._ask(self._unanswered.rstrip())
             case "segment" if event.segment.text:
                 await self._cut_off(goes_on=True)
                 await self._ask(self._unanswered + event.segment.text)

@@ -43,35 +43,38 @@ class AudioCalls:
 
     async def transcribe(self, recording: bytes, timeout_s: float, metadata: Metadata) -> audio_pb2.TranscribeSummary:
         """Transcribe a recording, within `timeout_s`. Raises as `recording` does."""
+        summary = audio_pb2.TranscribeSummary()
         try:
             options = audio_pb2.TranscribeOptions()
             async with aclosing(self.recording(recording, options, timeout_s, metadata)) as replies:
                 async for reply in replies:
-                    if reply.HasField("summary"):
-                        return reply.summary
+                    summary.MergeFrom(reply.summary)
         except Refused as refusal:  # it names the field of its own request; the caller's is in `audio`
             raise Refused(f"audio.{refusal.message}") from None
-        raise Unavailable("audio: ended without a summary")
+        return summary
 
     async def recording(
         self, recording: bytes, options: audio_pb2.TranscribeOptions, timeout_s: float, metadata: Metadata
     ) -> AsyncGenerator[audio_pb2.TranscribeResponse, None]:
         """Transcribe a recording segment by segment, within `timeout_s`. Raises `TooLate`, which is `Unfinished` where
-        the service had read the recording and was silent for less time than the whole of it usually takes."""
+        the service had read the recording and was silent for less time than the whole of it usually takes, and
+        `Unavailable` where the last reply is no summary."""
         call, clock = self._transcribe(timeout=timeout_s, metadata=metadata), self._work.clock
-        audio_s, waited_s, since = 0.0, 0.0, clock()
+        audio_s, waited_s, since, whole = 0.0, 0.0, clock(), False
         try:
             async with aclosing(both_ways(call, _pieces(recording, options), "audio")) as replies:
                 async for reply in replies:
                     waited_s += clock() - since
                     audio_s = audio_s or reply.recording.duration_s
-                    if reply.HasField("summary"):
+                    if whole := reply.HasField("summary"):
                         self._work.add(audio_s, waited_s)
                     yield reply
                     since = clock()  # the time between is the caller's
         except TooLate as late:
             hangs = clock() - since >= self._work.needs_s(audio_s)
             raise (late if hangs or not audio_s else Unfinished(late.message)) from None
+        if not whole:
+            raise Unavailable("audio: ended without a summary")
 
     def listen(
         self,

@@ -170,7 +170,7 @@ async def _transcribed(
         replies = audio.client.recording(form.file, options, admitted.timeout_s, admitted.metadata)
         async with aclosing(replies) as open_replies:
             async for reply in open_replies:
-                answered = True
+                answered |= reply.HasField("segment")
                 _note_cost(reply, admitted)
                 yield reply
         permit.succeeded(None)  # the time that it took is the recording's and the client's

@@ -112,6 +112,26 @@ async def test_a_question_cut_off_before_its_answer_began_goes_on_with_what_is_s
     assert talk.asked == [["What is the capital of France?"]]
 
 
+async def test_a_question_cut_off_before_its_answer_began_is_asked_again_where_the_words_turn_out_to_be_none():
+    talk = Talk(scripted(a=[segment("What is latency?")], b=[partial("Uh")], c=[partial("")]))
+    began = asyncio.Event()
+
+    async def silent(request: pb.GenerateRequest, send: Send) -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    talk.how = silent
+    talk.say(b"a")
+    await talk.until("transcript")
+    await began.wait()
+    talk.how = talk.answer
+    talk.say(b"b", b"c")
+    assert (await talk.until("interrupted")).interrupted.text == ""
+    talk.end()
+    assert await talk.rest() == ["transcript", "transcript", "answer"]
+    assert talk.asked == [["What is latency?"]]
+
+
 async def test_the_client_may_interrupt_an_answer():
     talk = Talk(scripted(a=[segment("A story.")]))
     talk.how = talk.forever

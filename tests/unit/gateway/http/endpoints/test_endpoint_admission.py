@@ -149,6 +149,7 @@ async def test_a_service_that_stays_silent_or_breaks_off_is_not_asked_for_a_whil
 
 
 TEXT = "x" * 400  # 100 tokens
+RECORDING = audio_pb2.TranscribeResponse(recording=audio_pb2.Recording(duration_s=3_600))
 HOUR = audio_pb2.TranscribeResponse(segment=audio_pb2.Segment(text="Hello.", end_s=3_600))
 
 
@@ -205,10 +206,11 @@ async def test_texts_are_charged_when_their_vectors_are_not_those_that_were_aske
         ((HOUR, 10.0, SUMMARY), True, 36_000),
         ((TooLate("audio: late"),), False, 1_000),
         ((HOUR, Unavailable("audio: gone")), False, 36_000),
+        ((RECORDING, Exhausted("audio: preempted")), False, 0),
         ((Unavailable("audio: gone"),), False, 0),
         ((Exhausted("audio: busy"),), False, 0),
     ],
-    ids=["whole", "left", "left in the middle", "late", "broken off", "away", "busy"],
+    ids=["whole", "left", "left in the middle", "late", "broken off", "preempted", "away", "busy"],
 )
 async def test_recordings_are_charged_by_their_bytes_until_their_seconds_are_known(
     script: tuple[Said, ...], leaves: bool, cost: int
