@@ -160,7 +160,9 @@ def test_a_gpu_aligns_a_window_that_was_decoded_again_beside_others(
     """Decoded again, it has its full length, and the others do not."""
     decode = SpeechDecoder.decode
 
-    def first_badly(self: SpeechDecoder, batch: EncodedBatch, tokenizer: Any, beam: int = 1, before: str = "") -> list[Decoded]:
+    def first_badly(
+        self: SpeechDecoder, batch: EncodedBatch, tokenizer: Any, beam: int = 1, before: str = ""
+    ) -> list[Decoded]:
         good = [replace(each, compression=1.0, logprob=0.0) for each in decode(self, batch, tokenizer, beam, before)]
         return good if len(good) == 1 else [replace(good[0], compression=3.0), *good[1:]]
 
