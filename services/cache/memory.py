@@ -21,11 +21,13 @@ from services.cache.keyed_question import KeyedQuestion
 from services.cache.semantic_match.thresholds import Thresholds
 from services.cache.tombstones import Removal
 from services.cache.watch import Watchers
+from services.runtime.policy.fair_slots import FairTurns
 
 if TYPE_CHECKING:
     from services.cache.vectors import Vector, VectorIndex
 
 T = TypeVar("T")
+_SEARCHES = 2  # taken out of turn: one runs, and one waits for the thread meanwhile
 
 
 @dataclass(slots=True)
@@ -65,6 +67,7 @@ class Memory:
         begin = None if vectors is None else vectors.begin
         self._vectors_thread = ThreadPoolExecutor(1, "vectors", initializer=begin)
         self._rebuilds = None if vectors is None else vectors.rebuilds(self._vectors_thread)
+        self._searches = FairTurns(_SEARCHES)
         self._arriving: set[ArrivingEntry] = set()
         self._indexing = Counter[bytes]()  # vectors on their way into the index, by partition
         self.overflowed = False  # something had to leave for lack of room
@@ -184,9 +187,14 @@ class Memory:
         return question.partition in self._indexing or question.partition in self._vectors
 
     async def nearest(self, question: KeyedQuestion, vector: Vector, count: int) -> Sequence[tuple[str, float]]:
-        """Up to `count` (key, cosine similarity) in the question's partition, nearest first."""
+        """Up to `count` (key, cosine similarity) in the question's partition, nearest first. Tenants take turns."""
         assert self._vectors is not None  # else nothing `may_be_near`
-        return await self._on_vectors_thread(partial(self._vectors.nearest, question.partition, vector, count))
+        search = partial(self._vectors.nearest, question.partition, vector, count)
+        await self._searches.begin(question.tenant)
+        try:
+            return await self._on_vectors_thread(search)
+        finally:
+            self._searches.ended()
 
     @contextmanager
     def on_its_way(self, question: KeyedQuestion) -> Iterator[ArrivingEntry]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import numpy as np
 import pytest
 
-from services.cache.vectors import VectorIndex
+from services.cache.vectors import Vector, VectorIndex
+from tests.unit.cache.conftest import DIMENSION, identity, memory
 
 AXES = np.eye(4, dtype=np.float32)
 
@@ -31,3 +34,18 @@ def test_removed_vectors_are_not_found_may_return_and_an_empty_partition_is_gone
     assert b"p" not in index
     index.add(b"p", [("x", AXES[1])])
     assert index.nearest(b"p", AXES[1], 8) == [("x", 1)]
+
+
+async def test_a_search_waits_for_few_of_another_tenants() -> None:
+    searched: list[bytes] = []
+
+    class Noting(VectorIndex):
+        def nearest(self, partition: bytes, vector: Vector, count: int) -> list[tuple[str, float]]:
+            searched.append(partition)
+            return super().nearest(partition, vector, count)
+
+    held, vector = memory(index=Noting(DIMENSION)), np.zeros(DIMENSION, np.float32)
+    theirs, mine = identity("theirs"), identity("mine", tenant="globex")
+    await asyncio.gather(*(held.nearest(each, vector, 8) for each in [*100 * [theirs], mine]))
+    assert searched.index(mine.partition) in range(4)
+    held.close()
