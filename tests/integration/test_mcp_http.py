@@ -27,7 +27,7 @@ _RESULTS = {
 
 class OldServer:
     """Knows its `sessions`, which are numbered. `silent`: it answers no DELETE. `instead`: its answer to a call.
-    `unanswered`: the beginnings of methods that it does not answer."""
+    `unanswered`: the beginnings of methods that it does not answer. `tools`: what it lists, one on each page."""
 
     def __init__(self) -> None:
         self.sessions = set[str]()
@@ -35,6 +35,7 @@ class OldServer:
         self.silent = False
         self.instead = b""
         self.unanswered: tuple[str, ...] = ()
+        self.tools: list[dict[str, Any]] = []
         self.ignored = 0
         self._server: asyncio.Server | None = None
 
@@ -76,6 +77,10 @@ class OldServer:
             return b""
         if self.instead and asked["method"] == "tools/call":
             return self.instead
+        if self.tools and asked["method"] == "tools/list":
+            page = int(asked.get("params", {}).get("cursor", 0))
+            more = {"nextCursor": str(page + 1)} if page + 1 < len(self.tools) else {}
+            return _http(200, {"tools": [self.tools[page]], **more}, asked["id"])
         return _http(200, _RESULTS.get(asked["method"], {}), asked["id"]) if "id" in asked else _http(202)
 
 
@@ -168,3 +173,16 @@ async def test_a_server_silent_at_the_end_of_a_session_does_not_delay_the_gatewa
     server: OldServer, source: McpSource
 ) -> None:
     server.silent = True
+
+
+async def test_a_used_tool_is_found_behind_many_that_are_not(server: OldServer) -> None:
+    server.tools = [{"name": f"tool_{number}", "inputSchema": {"type": "object"}} for number in range(5)]
+    async with server as url:
+        own = ToolSourceSettings.model_validate({"url": url, "tools": ["tool_4"]})
+        source = McpSource("web", own, ToolSettings(max_tools=2))
+        running = asyncio.create_task(source.run())
+        try:
+            assert [each.tool.name for each in await source.list("", 10)] == ["tool_4"]
+        finally:
+            running.cancel()
+            await asyncio.wait({running})

@@ -120,7 +120,7 @@ async def test_a_server_that_means_ill_costs_an_answer_its_time_at_most_and_othe
             assert why == {
                 "large": [("unavailable", "large: messages of at most 1048576 bytes, got a longer one")],
                 "silent": [("late", "not within its 400 ms")],
-                "flood": [("unavailable", "flood: at most 500 messages a second, got more")],
+                "flood": [("unavailable", "flood: at most 500 messages of 8192 bytes a second, got more")],
                 "dead": [("unavailable", "dead: it has ended")],
             }
 

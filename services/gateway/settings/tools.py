@@ -64,7 +64,7 @@ class ToolSettings(Group):
     max_messages_per_s: Fixed[int] = Field(
         500,
         ge=1,
-        description="Most messages of an MCP server; at more its connection is closed, and opened again after a pause.",
+        description="Most messages of an MCP server, of 8 KiB each; at more it is connected again, after a pause.",
     )
     list_ms: Fixed[float] = Field(
         2_000, ge=1, le=60_000, description="The longest that a source may take to list its tools."

@@ -143,12 +143,12 @@ class McpSource:
         return self._client
 
     async def _all(self) -> Sequence[mcp.Tool]:
-        """The tools of all pages; one more than are taken says that there are more."""
-        found: list[mcp.Tool] = []
+        """The used tools of all pages; one more than the limit says that there are more."""
+        used, found = self._own.tools, list[mcp.Tool]()
         cursor: str | None = None
         for _ in range(_MOST_PAGES):
             page = await self._connected().list_tools(cursor=cursor)
-            found += page.tools
+            found += [tool for tool in page.tools if not used or tool.name in used]
             cursor = page.next_cursor
             if not cursor or len(found) > self._limits.max_tools:
                 break

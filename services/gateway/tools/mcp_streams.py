@@ -28,6 +28,7 @@ _SPARE = 100  # connections beside those of calls under way: an older server may
 _LOOK_S = 0.01  # how often its group is looked at
 _EVENTS = "text/event-stream"
 _LINE_ENDS = 8  # characters that end lines, of an event with an id and a type
+_COUNTED_BYTES = 8_192  # that count as a message: the CPU time of a message depends on its length
 _SESSION = "mcp-session-id"  # header
 _METHOD_AND_ID = {"method", "id"}  # of a message that asks for an answer
 Ended = Callable[[str], None]
@@ -95,9 +96,9 @@ async def _lines(
     """Hand on what the server says. Returns why that has ended."""
     try:
         while line := await stream.readline():
-            rate.count()
+            rate.count(1 + len(line) / _COUNTED_BYTES)
             with suppress(ValueError):  # ignores what is no message
-                await out.send(_typed(SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))))
+                await out.send(_adapted(SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))))
     except ValueError:
         return f"messages of at most {limits.max_message_bytes} bytes, got a longer one"
     except _TooMuch as error:
@@ -161,8 +162,8 @@ async def _counted(inner: AbstractAsyncContextManager[Streams], rate: _Rate, end
             async with out:
                 try:
                     async for message in source:
-                        rate.count()
-                        await out.send(_typed(message))
+                        rate.count(1)
+                        await out.send(_adapted(message))
                     ended("it cannot be reached")
                 except _TooMuch as error:
                     ended(str(error))
@@ -173,12 +174,22 @@ async def _counted(inner: AbstractAsyncContextManager[Streams], rate: _Rate, end
         group.cancel_scope.cancel()
 
 
-def _typed(message: SessionMessage | Exception) -> SessionMessage | Exception:
-    """A result without a type is `complete` (MCP 2026-07-28, for older servers); the SDK takes none without. An invalid
-    request is a fault of the connection: the SDK says so of a redirect, with its address, and of other content."""
+def _adapted(message: SessionMessage | Exception) -> SessionMessage | Exception:
+    """A message for the SDK.
+
+    - A result without a type is `complete` (MCP 2026-07-28, for older servers); the SDK takes none without.
+    - An `outputSchema` is left out: the SDK would validate results on the event loop, without a time limit, and a
+      regular expression of the server's may take hours.
+    - An invalid request is a fault of the connection: the SDK says so of a redirect, with its address, and of other
+      content.
+    """
     given = message.message if isinstance(message, SessionMessage) else None
     if isinstance(given, JSONRPCResponse):
         given.result.setdefault("resultType", "complete")
+        tools = given.result.get("tools")
+        for tool in tools if isinstance(tools, list) else ():
+            if isinstance(tool, dict):
+                tool.pop("outputSchema", None)
     elif isinstance(given, JSONRPCError) and given.error.code == INVALID_REQUEST:
         given.error.code = INTERNAL_ERROR
     return message
@@ -190,13 +201,13 @@ class _Rate:
     def __init__(self, limits: ToolSettings):
         self._most, self._began, self._count = limits.max_messages_per_s, time.monotonic(), 0.0
 
-    def count(self, messages: float = 1) -> None:
-        """Count messages. Raises `_TooMuch`."""
+    def count(self, messages: float) -> None:
+        """Count messages; a longer one counts once for each `_COUNTED_BYTES`. Raises `_TooMuch`."""
         if (now := time.monotonic()) - self._began >= 1:
             self._began, self._count = now, 0
         self._count += messages
         if self._count > self._most:
-            raise _TooMuch(f"at most {self._most} messages a second, got more")
+            raise _TooMuch(f"at most {self._most} messages of {_COUNTED_BYTES} bytes a second, got more")
 
 
 class _TooLong(httpx2.StreamError):
@@ -205,7 +216,7 @@ class _TooLong(httpx2.StreamError):
 
 class _Bounded(httpx2.AsyncBaseTransport):
     """Bodies of bounded size, as they are; streams of events, whose events are bounded, of any length. `ended` hears
-    that the server does not know the session any more, or that its streams have too many lines."""
+    that the server does not know the session any more, or that it sends too much."""
 
     def __init__(self, inner: httpx2.AsyncBaseTransport, limits: ToolSettings, ended: Ended):
         self._inner, self._most_bytes, self._rate, self._ended = inner, limits.max_message_bytes, _Rate(limits), ended
@@ -232,17 +243,21 @@ class _Bounded(httpx2.AsyncBaseTransport):
             size += len(piece)
             if size > self._most_bytes:
                 raise _TooLong(f"messages of at most {self._most_bytes} bytes, got a longer one")
+            self._count(len(piece) / _COUNTED_BYTES)
             yield piece
 
     async def _counted(self, pieces: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
         """Also events that are no messages: the SDK logs each."""
         async for piece in pieces:
-            try:
-                self._rate.count((piece.count(b"\n") + piece.count(b"\r")) / _LINE_ENDS)
-            except _TooMuch as error:
-                self._ended(str(error))
-                raise _TooLong(str(error)) from None
+            self._count((piece.count(b"\n") + piece.count(b"\r")) / _LINE_ENDS + len(piece) / _COUNTED_BYTES)
             yield piece
+
+    def _count(self, messages: float) -> None:
+        try:
+            self._rate.count(messages)
+        except _TooMuch as error:
+            self._ended(str(error))
+            raise _TooLong(str(error)) from None
 
     async def _part(self, request: httpx2.Request) -> httpx2.Response:
         """The end of a session. Raises TimeoutError: nothing waits long for a server that is of no more use."""

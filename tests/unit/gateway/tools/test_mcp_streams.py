@@ -70,9 +70,9 @@ async def test_a_stream_of_events_may_be_longer() -> None:
 async def test_events_that_are_no_messages_are_counted_too(event: bytes) -> None:
     problems = list[str]()
     response = httpx2.Response(200, stream=Pieces(event * 4_000), headers={"content-type": "text/event-stream"})
-    with pytest.raises(httpx2.StreamError, match="at most 500 messages a second"):
+    with pytest.raises(httpx2.StreamError, match="at most 500 messages of 8192 bytes a second"):
         await body_of(response, problems.append)
-    assert problems == ["at most 500 messages a second, got more"]
+    assert problems == ["at most 500 messages of 8192 bytes a second, got more"]
 
 
 async def test_a_compressed_body_is_refused_before_it_is_unpacked() -> None:
@@ -85,9 +85,30 @@ async def test_a_compressed_body_is_refused_before_it_is_unpacked() -> None:
 def test_messages_are_counted_by_the_second() -> None:
     rate = mcp_streams._Rate(ToolSettings(max_messages_per_s=3))
     for _ in range(3):
-        rate.count()
-    with pytest.raises(mcp_streams._TooMuch, match="at most 3 messages a second"):
-        rate.count()
+        rate.count(1)
+    with pytest.raises(mcp_streams._TooMuch, match="at most 3 messages of 8192 bytes a second"):
+        rate.count(1)
+
+
+async def test_a_few_long_messages_of_a_command_are_too_many() -> None:
+    limits = ToolSettings()
+    reader = asyncio.StreamReader(limits.max_message_bytes)
+    reader.feed_data(b"".join(b'"%s"\n' % (b"x" * 1_000_000) for _ in range(5)))
+    out, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](1)
+    async with out, incoming:
+        why = await mcp_streams._lines(reader, out, mcp_streams._Rate(limits), limits)
+    assert why == "at most 500 messages of 8192 bytes a second, got more"
+
+
+async def test_a_few_long_events_are_too_many() -> None:
+    event = b"data: " + b"x" * 1_000_000
+    response = httpx2.Response(200, stream=Pieces(event), headers={"content-type": "text/event-stream"})
+    limits, problems = ToolSettings(), list[str]()
+    transport = mcp_streams._Bounded(httpx2.MockTransport(lambda request: response), limits, problems.append)
+    async with httpx2.AsyncClient(transport=transport) as client:
+        with pytest.raises(httpx2.StreamError, match="at most 500 messages of 8192 bytes a second"):
+            await client.get("http://server/mcp")
+    assert problems == ["at most 500 messages of 8192 bytes a second, got more"]
 
 
 async def by_http(answer: str) -> SessionMessage:
@@ -131,6 +152,23 @@ async def test_a_result_that_does_not_say_what_it_is_is_a_whole_one(
     message = await way(json.dumps({"jsonrpc": "2.0", "id": 1, "result": result}))
     assert isinstance(message.message, JSONRPCResponse)
     assert message.message.result == expected
+
+
+@pytest.mark.parametrize("way", [by_http, by_a_command])
+@pytest.mark.parametrize(
+    ("tools", "expected"),
+    [
+        ([{"name": "t", "outputSchema": {"pattern": "^(a+)+$"}}, {"name": "u"}], [{"name": "t"}, {"name": "u"}]),
+        ([None], [None]),
+        (3, 3),
+    ],
+)
+async def test_no_result_is_validated_by_a_servers_schema(
+    way: Callable[[str], Awaitable[SessionMessage]], tools: object, expected: object
+) -> None:
+    message = await way(json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"tools": tools}}))
+    assert isinstance(message.message, JSONRPCResponse)
+    assert message.message.result["tools"] == expected
 
 
 @pytest.mark.parametrize(
