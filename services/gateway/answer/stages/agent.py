@@ -137,7 +137,8 @@ class AgentStage(AnswerStage):
     async def _results(self, asked: AgentStep) -> None:
         """Wait for the calls, and continue the conversation with their results."""
         await asyncio.gather(*(run.end() for run in self._outcomes.values() if isinstance(run, ToolRun)))
-        turn = chat_pb2.Message(role=chat_pb2.ROLE_ASSISTANT, content=asked.said, tool_calls=asked.calls)
+        calls = map(_repeatable, asked.calls)
+        turn = chat_pb2.Message(role=chat_pb2.ROLE_ASSISTANT, content=asked.said, tool_calls=calls)
         results = [
             chat_pb2.Message(role=chat_pb2.ROLE_TOOL, tool_call_id=call.id, content=_content(self._outcomes[call.id]))
             for call in asked.calls
@@ -175,6 +176,14 @@ class AgentStage(AnswerStage):
         ledger.decide(Act.TOOL_SKIPPED, self.name, problem.outline)
         if not self._made:  # else it answers with what it has
             ledger.degrade(Degraded.TOOLS_UNAVAILABLE)
+
+
+def _repeatable(call: chat_pb2.ToolCall) -> chat_pb2.ToolCall:
+    """A call for the conversation. Providers refuse a conversation with arguments that are no JSON object, such as
+    those that a limit of tokens has cut."""
+    if is_object(call.arguments or "{}"):
+        return call
+    return chat_pb2.ToolCall(id=call.id, name=call.name, arguments="{}")
 
 
 def _content(outcome: str | ToolRun) -> str:

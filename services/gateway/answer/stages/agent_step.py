@@ -141,6 +141,8 @@ class AgentStep:
     async def _hand_over(self, theirs: Sequence[chat_pb2.ToolCall], others: int) -> chat_pb2.FinishReason:
         context, ledger = self._context, self._context.ledger
         await context.text_writer.release()
+        if context.text_writer.cut:
+            return chat_pb2.FINISH_REASON_CONTENT_FILTER
         deltas = [
             chat_pb2.ToolCallDelta(index=index, id=call.id, name=call.name, arguments=call.arguments)
             for index, call in enumerate(theirs)
@@ -149,7 +151,7 @@ class AgentStep:
         context.writer.write(*(pb.Event(tool_call=delta) for delta in deltas))
         if others:
             ledger.decide(Act.TOOL_DROPPED, "agent", f"{others} calls beside {theirs[0].name}")
-        return context.text_writer.reason(chat_pb2.FINISH_REASON_TOOL_CALLS)
+        return chat_pb2.FINISH_REASON_TOOL_CALLS
 
 
 def _without_calls(item: llm_pb2.GenerateResponse) -> llm_pb2.GenerateResponse:

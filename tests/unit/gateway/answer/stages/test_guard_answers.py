@@ -161,6 +161,12 @@ async def test_no_tool_is_called_after_a_text_that_ends_the_answer():
     assert (final.text, final.finish_reason, source.calls) == ("Write to ", FILTERED, [])
 
 
+async def test_no_call_of_the_callers_tool_follows_a_text_that_ends_the_answer():
+    _, scene = searching(answer_personal="end", script=[[text("Write to anna@example.com"), calls(("door", {}))]])
+    _, final = await streamed(scene, mesh_tools=OFFERED, tools=[chat_pb2.Tool(name="door")])
+    assert (final.text, final.finish_reason, list(final.tool_calls)) == ("Write to ", FILTERED, [])
+
+
 async def test_the_text_that_is_held_is_sent_if_the_model_breaks_off_after_a_call():
     script = ([text("It rains in Os"), calls(("search", {}))], [text("lo"), Unavailable("gone")])
     _, scene = searching(answer_personal="mask", script=script)
