@@ -54,7 +54,8 @@ class MessageWriter(AnswerWriter):
     def __init__(self, order: RequestOptions, answer_id: str):
         self._order, self._id = order, f"msg_{answer_id}"
         self._begun, self._blocks = False, 0
-        self._open: dict[int, int] = {}  # the index of each block that is open
+        self._open: int | None = None  # the key of the block that is open: one at a time, as Anthropic's clients expect
+        self._indices: dict[int, int] = {}  # of the last block of each key
         self._relayed, self._own_words = RelayedMessages(), False
 
     def chunk(self, event: pb.Event) -> bytes:
@@ -83,7 +84,7 @@ class MessageWriter(AnswerWriter):
         if self._relayed.ended:
             return self._relayed.end(report(final))
         delta = _delta(stop_reason(final), _usage(final.usage), report(final))
-        stops = self._relayed.stops() + b"".join(self._stop(key) for key in list(self._open))
+        stops = self._relayed.stops() + self._stop()
         return self._begin() + stops + sse.named(delta) + sse.named({"type": "message_stop"})
 
     def broken(self, failure: ErrorResponse) -> bytes:
@@ -120,22 +121,24 @@ class MessageWriter(AnswerWriter):
         return sse.named({"type": "message_start", "message": self._message(self._order.model, usage)})
 
     def _grow(self, key: int, block: dict[str, Any], kind: str, name: str, text: str) -> bytes:
-        """More of a block, which starts where it is not open. Text and thoughts stop where something else starts."""
+        """More of a block, which starts where it is not open, and stops where another one starts. A call has one block:
+        a late piece of it comes after its stop, because clients find blocks by their index."""
         data = self._begin()
-        if key not in self._open:
-            data += self._relayed.stops() + self._stop(_THINKING) + self._stop(_TEXT)
+        if key != self._open and (key in (_TEXT, _THINKING) or key not in self._indices):
+            data += self._relayed.stops() + self._stop()
             self._blocks = max(self._blocks, self._relayed.blocks)
-            self._open[key], self._blocks = self._blocks, self._blocks + 1
-            data += sse.named({"type": "content_block_start", "index": self._open[key], "content_block": block})
+            self._open, self._indices[key], self._blocks = key, self._blocks, self._blocks + 1
+            data += sse.named({"type": "content_block_start", "index": self._indices[key], "content_block": block})
         if not text:
             return data
         delta = {"type": kind, name: text}
-        return data + sse.named({"type": "content_block_delta", "index": self._open[key], "delta": delta})
+        return data + sse.named({"type": "content_block_delta", "index": self._indices[key], "delta": delta})
 
-    def _stop(self, key: int) -> bytes:
-        if key not in self._open:
+    def _stop(self) -> bytes:
+        if self._open is None:
             return b""
-        return sse.named({"type": "content_block_stop", "index": self._open.pop(key)})
+        index, self._open = self._indices[self._open], None
+        return sse.named({"type": "content_block_stop", "index": index})
 
     def _message(self, model: str, usage: dict[str, Any]) -> dict[str, Any]:
         return {
