@@ -185,7 +185,8 @@ class AdmissionControl:
     def _refuse_under_pressure(self, request: pb.GenerateRequest, tenant: Tenant) -> None:
         self.spend(tenant, _ANSWER_S)
         rank = score(premium=tenant.premium, realtime=request.realtime, attempt=request.attempt)
-        if rank < self._shed.score and (why := self._work.refusal(tenant.name)):
+        why = self._work.refusal(tenant.name)  # of every call: it notes since when there is pressure
+        if why and rank < self._shed.score:
             raise self._shed_for(f"score {rank} below {self._shed.score}, {why}")
 
     def _shed_for(self, why: str) -> Shed:

@@ -19,7 +19,7 @@ from services.gateway.settings.serving import ShedSettings
 from services.runtime.aside import LARGE_BYTES
 from services.runtime.deadline import Deadline
 from services.runtime.shared_state import SharedState
-from tests.clock import loop_clock
+from tests.clock import PausedClock, loop_clock
 from tests.unit.gateway.admission.scene import request, tenant
 from tests.unit.gateway.admission.scripted_redis import FlakyState, ScriptedRedis
 
@@ -56,6 +56,22 @@ async def test_under_pressure_the_tenant_that_causes_it_is_refused_and_not_the_o
     with pytest.raises(Shed, match=r"gateway: score 0 below 50, a pressure of 2\.00, and the tenant has 2\.00 times"):
         await at.admit(request(), busy, "0" * 32, 5)
     await at.admit(request(realtime=True), busy, "0" * 32, 5)
+
+
+async def test_pressure_that_ended_while_only_premium_tenants_called_is_over():
+    pressure, clock = 2.0, PausedClock()
+    at = AdmissionControl(ShedSettings(), WorkShares(lambda: pressure, 0.85, clock))
+    busy, quiet = named("busy"), named("quiet")
+    at.spend(busy, 1)
+    with pytest.raises(Shed):
+        await at.admit(request(), busy, "0" * 32, 5)
+    pressure = 0.0
+    await at.admit(request(), named("dear", premium=True), "0" * 32, 5)
+    clock.advance(10)
+    pressure = 2.0
+    for each, seconds in ((busy, 1), (quiet, 0.3)):
+        at.spend(each, seconds)
+    await at.admit(request(), quiet, "0" * 32, 5)
 
 
 async def test_a_large_request_of_the_tenant_that_causes_the_pressure_is_refused_before_it_is_parsed():
