@@ -19,14 +19,13 @@ _ROUNDING = 1e-6  # of a token: a caller that waited for `wait_s` is not refused
 
 
 class TokenBucket:
-    """Fills with `rate_per_s` tokens a second, up to `burst`. It starts with `start` tokens; None: full."""
+    """Fills with `rate_per_s` tokens a second, up to `burst`. It starts full."""
 
     __slots__ = ("_at", "_burst", "_clock", "_level", "_rate_per_s")
 
-    def __init__(self, rate_per_s: float, burst: float, clock: Clock = time.monotonic, start: float | None = None):
+    def __init__(self, rate_per_s: float, burst: float, clock: Clock = time.monotonic):
         self._rate_per_s, self._burst, self._clock = rate_per_s, burst, clock
-        self._level = burst if start is None else min(start, burst)
-        self._at = clock()
+        self._level, self._at = burst, clock()
 
     @property
     def rate_per_s(self) -> float:

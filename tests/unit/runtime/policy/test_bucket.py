@@ -10,15 +10,20 @@ from tests.clock import PausedClock
 AMOUNTS = st.floats(0.01, 50)
 
 
+def emptied(rate_per_s: float, burst: float, clock: PausedClock) -> TokenBucket:
+    bucket = TokenBucket(rate_per_s, burst, clock)
+    bucket.force(burst)
+    return bucket
+
+
 def test_a_bucket_starts_full_and_gives_no_more_than_it_has():
     bucket = TokenBucket(1, 2, PausedClock())
     assert [bucket.take() for _ in range(3)] == [True, True, False]
-    assert not TokenBucket(1, 2, PausedClock(), start=0).take()
 
 
 def test_a_bucket_fills_with_time_up_to_its_burst():
     clock = PausedClock()
-    bucket = TokenBucket(10, 3, clock, start=0)
+    bucket = emptied(10, 3, clock)
     clock.advance(0.2)
     assert bucket.level() == pytest.approx(2)
     clock.advance(60)
@@ -47,14 +52,14 @@ def test_returned_tokens_do_not_exceed_the_burst():
 
 
 def test_the_wait_for_unreachable_tokens_is_infinite():
-    assert TokenBucket(0, 3, PausedClock(), start=0).wait_s() == float("inf")
+    assert emptied(0, 3, PausedClock()).wait_s() == float("inf")
     assert TokenBucket(1, 3, PausedClock()).wait_s(4) == float("inf")
     assert TokenBucket(0, 3, PausedClock()).wait_s(3) == 0
 
 
 def test_a_new_rate_counts_from_now_on():
     clock = PausedClock()
-    bucket = TokenBucket(1, 100, clock, start=0)
+    bucket = emptied(1, 100, clock)
     clock.advance(5)
     bucket.rate_per_s = 10
     clock.advance(1)
@@ -93,7 +98,8 @@ def test_a_bucket_never_gives_more_than_burst_and_rate_allow(rate, burst, steps)
 @given(rate=st.floats(0.1, 1_000), start=st.floats(-50, 1), amount=AMOUNTS)
 def test_after_the_wait_it_names_a_bucket_gives(rate, start, amount):
     clock = PausedClock()
-    bucket = TokenBucket(rate, 50, clock, start)
+    bucket = TokenBucket(rate, 50, clock)
+    bucket.force(50 - start)
     clock.advance(bucket.wait_s(amount))
     assert bucket.take(amount)
 
