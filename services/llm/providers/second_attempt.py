@@ -97,10 +97,16 @@ async def _without_thoughts(request: Request, own: Original, refused: RequestRef
 def without_thinking(body: Mapping[str, Any]) -> dict[str, Any]:
     """The body of a message without the request to think, and without the edits that its API takes only beside it."""
     kept = {name: given for name, given in body.items() if name != "thinking"}
-    if isinstance(managed := kept.pop("context_management", None), dict):
-        edits = [each for each in managed.get("edits") or () if not str(each.get("type")).startswith("clear_thinking")]
+    managed = kept.get("context_management")
+    if isinstance(managed, dict) and isinstance(edits := managed.get("edits") or [], list):  # else the API refuses it
+        del kept["context_management"]
+        edits = [each for each in edits if not _clears_thinking(each)]
         kept |= {"context_management": {**managed, "edits": edits}} if edits else {}
     return kept
+
+
+def _clears_thinking(edit: Any) -> bool:
+    return isinstance(edit, dict) and str(edit.get("type")).startswith("clear_thinking")
 
 
 def _message(body: dict[str, Any]) -> Mapping[str, Any]:

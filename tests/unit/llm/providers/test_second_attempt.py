@@ -9,6 +9,7 @@ import pytest
 
 from services.llm.engine import Message, Original, Request, ToolCall
 from services.llm.errors import RequestRefused
+from services.llm.providers.second_attempt import without_thinking
 from tests.recorded_response import RESPONSE
 from tests.unit.llm.dialects.responses import sent
 from tests.unit.llm.providers.asking import answer_of
@@ -147,3 +148,9 @@ async def test_another_refusal_of_a_conversation_with_ids_is_not_repeated() -> N
     with pytest.raises(RequestRefused):
         await answer_of(provider.engine(), Request(CONVERSATION))
     assert len(provider.requests) == 1
+
+
+@pytest.mark.parametrize("edits", [["x"], [5, {"type": 5}], 5, "x", {"type": "x"}])
+def test_edits_that_no_api_has_are_left_for_it_to_refuse(edits: Any) -> None:
+    managed = {"context_management": {"edits": edits}}
+    assert without_thinking({**managed, "thinking": {"type": "adaptive"}}) == managed
