@@ -23,7 +23,7 @@ from services.gateway.api.speech_queue import Spoken
 from services.gateway.errors import Idle
 from services.gateway.upstream.media import AudioCalls
 from services.runtime.deadline import until_set
-from services.runtime.errors import InvalidInput, ServiceError, TooLate
+from services.runtime.errors import InvalidInput, ServiceError, TooLate, Unavailable
 from services.runtime.limits import SPEECH_BYTES
 from services.runtime.telemetry import Metadata
 
@@ -135,12 +135,15 @@ class Conversation:
         await self._out.put(None)
 
     async def _follow(self, audio: AudioCalls, timeout_s: float | None, metadata: Metadata) -> None:
-        """Act on what is heard, until the last answer is given."""
+        """Act on what is heard, until the last answer is given. Raises `Unavailable` where the audio service ended the
+        stream while its client was speaking, as one that restarts does."""
         async with aclosing(audio.listen(self._sent(), timeout_s, metadata)) as events:
             async for event in events:
                 await self._take(event)
         if self._answering:
             await asyncio.wait({self._answering})
+        if not self._spoken.ended:
+            raise Unavailable("audio: the service ended the stream before its client did")
 
     async def _sent(self) -> AsyncGenerator[audio_pb2.TranscribeStreamRequest, None]:
         """The stream to the audio service."""

@@ -34,13 +34,13 @@ class ConversationBytes:
 
 class Spoken:
     """The queue of a conversation. `most`: bytes that may wait. A larger message may wait alone, and if none waits one
-    always may, so that every conversation can continue."""
+    always may, so that every conversation can continue. `ended`: no more comes."""
 
     def __init__(self, most: int, tally: ConversationBytes):
         self._most, self._tally = most, tally
         self._messages: deque[bytes] = deque()
         self._waiting = 0
-        self._ended = False
+        self.ended = False
         self._news = asyncio.Event()
 
     async def put(self, audio: bytes) -> None:
@@ -55,7 +55,7 @@ class Spoken:
     async def get(self) -> bytes | None:
         """The next; None after the last."""
         while not self._messages:
-            if self._ended:
+            if self.ended:
                 return None
             self._news.clear()
             await self._news.wait()
@@ -65,7 +65,7 @@ class Spoken:
 
     def end(self) -> None:
         """End the input. Waiting audio can still be read."""
-        self._ended = True
+        self.ended = True
         self._news.set()
 
     def clear(self) -> None:

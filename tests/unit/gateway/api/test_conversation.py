@@ -185,8 +185,8 @@ async def test_an_interrupted_answer_is_reported_as_interrupted():
     audio.queued.put_nowait(None)
     await asyncio.sleep(0.01)
     talk.spoken.put_nowait(pb.ConverseRequest(interrupt=pb.Interrupt()))
-    talk.end()
-    assert await talk.rest() == ["interrupted"]
+    assert (await anext(talk.responses)).WhichOneof("kind") == "interrupted"
+    await talk.responses.aclose()
 
 
 async def test_a_failed_turn_does_not_end_the_conversation():
@@ -210,6 +210,18 @@ async def test_a_listener_that_fails_ends_the_conversation_with_its_error():
     talk = Talk(ScriptedAudio(error=Unavailable("deaf")))
     with pytest.raises(Unavailable, match="deaf"):
         await talk.rest()
+
+
+async def test_a_conversation_whose_audio_service_ends_the_stream_ends_with_an_error_while_its_client_speaks():
+    audio = QueuedAudio()
+    talk = Talk(audio)
+    audio.queued.put_nowait(segment("One?"))
+    audio.queued.put_nowait(None)
+    talk.say(*[bytes(500)] * 10)
+    assert (await talk.until("answer")).turn == 0
+    with pytest.raises(Unavailable, match="audio: the service ended the stream before its client did"):
+        await asyncio.wait_for(talk.rest(), 30)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def test_options_twice_are_refused_after_what_was_said_before_is_answered():
