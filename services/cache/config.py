@@ -137,7 +137,7 @@ class CacheSettings(ServiceSettings):
     )
     collections_database: str = Field(
         "",
-        description="SQLite file of the collections; each replica has its own. Empty: memory only.",
+        description="SQLite file of the collections; each replica has its own. Empty: a temporary file.",
     )
     collections: CollectionSettings = Field(
         CollectionSettings(), description="How much there may be in collections, as JSON."

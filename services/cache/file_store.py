@@ -24,6 +24,7 @@ from services.cache.errors import Conflict, DatabaseRefused
 from services.cache.group_commit import GroupCommit
 from services.cache.keyed_question import KeyedQuestion
 from services.cache.memory import Memory
+from services.cache.no_database import NoDatabase
 from services.cache.semantic_match.record import RECORDS
 from services.cache.store import OpenStore, Store, Used
 from services.cache.tombstones import Removal, Tombstones
@@ -38,14 +39,14 @@ _LOADED_AT_ONCE = 10_000  # entries
 
 
 class FileStore:
-    """A `Store` on SQLite. At most `max_waiting_bytes` of entries wait for the disk. `now_ms` is Unix time in
-    milliseconds."""
+    """A `Store` on SQLite, or in memory alone. At most `max_waiting_bytes` of entries wait for the disk. `now_ms` is
+    Unix time in milliseconds."""
 
     local = False
 
     def __init__(
         self,
-        file: Database,
+        file: Database | NoDatabase,
         memory: Memory,
         embedded_by: str,
         stale_ms: int,
@@ -161,9 +162,12 @@ class FileStore:
 async def open_store(
     settings: CacheSettings, memory: Memory, embedded_by: str, now_ms: Callable[[], int]
 ) -> AsyncIterator[Store]:
-    """The file that `database` names, else one that vanishes. Ends the process where it is not usable."""
+    """The file that `database` names, or none. Ends the process where it is not usable."""
+    encryption = Encryption(keys(settings.encryption_key.get_secret_value()))
+    file: Database | NoDatabase = NoDatabase()
     try:
-        file = Database(settings.database, Encryption(keys(settings.encryption_key.get_secret_value())))
+        if settings.database:
+            file = Database(settings.database, encryption)
     except DatabaseRefused as error:
         _log.critical("%s", error)
         raise SystemExit(2) from None

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from services.cache.database import Database, Statement
 from services.cache.errors import NotKept
+from services.cache.no_database import NoDatabase
 from services.runtime.deadline import Clock
 from services.runtime.futures import retrieve
 from services.runtime.line_limit import LineLimit
@@ -26,7 +27,7 @@ _log = logging.getLogger(__name__)
 class GroupCommit:
     """The only writer of a database. `run()` must be running."""
 
-    def __init__(self, database: Database, clock: Clock = time.monotonic):
+    def __init__(self, database: Database | NoDatabase, clock: Clock = time.monotonic):
         self._database, self._lines = database, LineLimit(clock)
         self._thread = ThreadPoolExecutor(1, "commit")
         self._waiting: list[tuple[Statement, asyncio.Future[None]]] = []

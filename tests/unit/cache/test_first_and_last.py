@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from hedgerow.cache.v1 import cache_pb2
 from services.cache import __main__ as service
 from services.cache.config import CacheSettings
 from services.cache.database import Database
-from services.cache.file_store import FileStore
+from services.cache.entries import Entry, now_ms
+from services.cache.file_store import FileStore, open_store
 from services.cache.servicer import CacheServicer
+from services.cache.tombstones import Removal
 from tests.stores import at_work
 from tests.unit.cache.asking import NEVER
 from tests.unit.cache.conftest import OpenCache, identity, memory
@@ -47,3 +51,16 @@ async def test_uses_since_the_last_sweep_are_written_at_the_end(tmp_path: Path) 
         for _ in range(3):
             await servicer._answers.lookup(question, 1, NEVER)
     assert on_disk(path) == {question.key: 4}
+
+
+async def test_a_cache_without_a_database_opens_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sqlite3.connect", None)
+    held, (one, other, _) = memory(), QUESTIONS
+    async with open_store(CacheSettings(database=""), held, "engine", now_ms) as store, at_work(store):
+        for question in (one, other):
+            asked, ends_ms = question.asked.encode(), now_ms() + 10_000
+            entry = Entry(question.key, question.tenant, question.partition, asked, b"yes", ends_ms, now_ms())
+            assert await store.insert(entry, None, store.sequence)
+        assert await store.remove(Removal(key=one.key)) == 1
+        assert [entry.key for entry in held.entries] == [other.key]
+    held.close()
