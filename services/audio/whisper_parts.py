@@ -113,11 +113,12 @@ class SpeechDecoder:
         earlier = tokenizer.encode(f" {before.strip()}") if before else []
         prompt = self._model.get_prompt(tokenizer, earlier, without_timestamps=True)
         most = most_tokens(max(window.frames for window in batch.windows), tokenizer.language_code)
+        most = min(most, self._model.max_length - len(prompt))
         results = self._model.model.generate(
             batch.output,
             [prompt] * len(batch.windows),
             beam_size=beam,
-            max_length=min(len(prompt) + most, self._model.max_length),
+            max_length=len(prompt) + most,
             suppress_tokens=[-1],  # those the model itself names
             return_scores=True,
             return_no_speech_prob=True,

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
 import pytest
 
 from services.audio.speech import Segment, Word, written
-from services.audio.whisper_parts import most_tokens, words_of
+from services.audio.whisper_parts import Encoded, EncodedBatch, SpeechDecoder, most_tokens, words_of
 from services.audio.wire import segment
 from tests.unit.audio.voices import said
 
@@ -49,3 +53,18 @@ def test_a_sentence_spoken_fast_has_no_more_tokens_than_its_language_may(languag
 
 def test_a_loop_of_the_decoder_ends_where_speech_would():
     assert most_tokens(500, "en") == 91
+
+
+def test_a_text_that_a_long_prompt_leaves_no_more_tokens_for_is_full() -> None:
+    def generate(*_: Any, max_length: int, **__: Any) -> list[Any]:
+        return [SimpleNamespace(sequences_ids=[[1] * (max_length - 227)], scores=[-0.1], no_speech_prob=0.0)]
+
+    inner = SimpleNamespace(device="cpu", generate=generate)
+    model: Any = SimpleNamespace(model=inner, max_length=448, get_prompt=lambda *_, **__: [0] * 227)
+    tokenizer: Any = SimpleNamespace(
+        language_code="en", eot=9, encode=lambda text: [1] * 300, decode=lambda tokens: "a"
+    )
+    batch = EncodedBatch([Encoded(np.zeros((80, 3_000), np.float32), 3_000, None)], None)
+    (decoded,) = SpeechDecoder(model).decode(batch, tokenizer, before="names")
+    assert len(decoded.tokens) == 448 - 227
+    assert decoded.full
