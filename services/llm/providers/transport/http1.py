@@ -78,10 +78,14 @@ class Http1:
                 trace_request_ctx=connection,
             )
         except aiohttp.ClientConnectorError as error:  # nothing was sent; it may have moved
-            raise NotConnected(failure(_cause(error)), kept=self._names.forget(began)) from None
+            raise NotConnected(_words(error), kept=self._names.forget(began)) from None
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
             had_died = connection.kept and asyncio.get_running_loop().time() - began < _NOTICED_S
             raise Lost(type(error).__name__, had_died) from None
+        except aiohttp.ClientHttpProxyError as error:
+            raise NoReply(f"the proxy answered HTTP {error.status}") from None
+        except aiohttp.ClientResponseError:
+            raise NoReply("the answer has no head of HTTP/1.1, or one that is too long") from None
         except (aiohttp.ClientError, TimeoutError) as error:
             raise NoReply(failure(error)) from None
         return _Reply(response, self._read_s)
@@ -127,9 +131,10 @@ def watched(address: AddrInfoType) -> socket.socket:
     return made
 
 
-def _cause(error: aiohttp.ClientConnectorError) -> OSError:
-    """The error of the machine that aiohttp has wrapped; an error of TLS is its own."""
-    return error if isinstance(error, aiohttp.ClientSSLError) else error.os_error
+def _words(error: aiohttp.ClientConnectorError) -> str:
+    """Words for the error of the machine that aiohttp has wrapped; an error of TLS is its own."""
+    said = failure(error if isinstance(error, aiohttp.ClientSSLError) else error.os_error)
+    return f"proxy: {said}" if isinstance(error, aiohttp.ClientProxyConnectionError) else said
 
 
 def _proxy(base_url: str) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import socket
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -180,3 +181,41 @@ async def test_a_request_is_sent_again_where_its_connection_had_died_and_not_whe
         assert await asked(client, url) == ["a"]
         assert await asked(client, url) == [BROKEN]
     assert script.requests == requests
+
+
+@pytest.mark.parametrize("head", [b"\0\1garbage\r\n\r\n", b"HTTP/1.1 200 OK\r\nx: " + b"y" * 10_000])
+async def test_a_head_that_is_none_is_said_in_words(head: bytes) -> None:
+    async with asking(Script(deque([[head]]), closes=True)) as (client, url):
+        with pytest.raises(Broken, match=r"the answer has no head of HTTP/1\.1, or one that is too long"):
+            async with client.request("POST", url, Deadline.after(20), b"{}"):
+                pass
+
+
+async def said_through(proxy: str, url: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What a request says that cannot pass the proxy."""
+    for scheme in ("http", "https"):
+        monkeypatch.setenv(f"{scheme}_proxy", proxy)
+    monkeypatch.delenv("no_proxy", raising=False)
+    wire = Http1(url, Options(_SLOTS, connect_s=5, read_s=_READ_S, idle_s=60))
+    with pytest.raises(Broken) as broken:
+        await wire.send("GET", url, {}, b"")
+    await wire.close()
+    return str(broken.value)
+
+
+async def test_a_proxy_that_is_away_or_refuses_is_named_in_the_place_of_the_provider(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n")
+        writer.close()
+
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # nothing listens
+        away = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        said = await said_through(away, "http://provider.test/v1", monkeypatch)
+    assert said == "proxy: connection refused"
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+        proxy = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        assert await said_through(proxy, "https://provider.test/v1", monkeypatch) == "the proxy answered HTTP 407"
