@@ -1,4 +1,5 @@
-"""The words of all scripts: their characters, for regular expressions, and what stands between them.
+"""The words of all scripts: their characters, for regular expressions, what stands between them, and what no reader
+sees.
 
 Python's `\\w` lacks the marks by which many scripts write vowels and tones: दिल (heart) and दाल (lentils) are the same
 letters without them.
@@ -19,6 +20,14 @@ def _first_plane() -> str:
     return "".join(f"{chr(run[0][1])}-{chr(run[-1][1])}" for run in runs)
 
 
+# First and last code points of invisible characters (Unicode's property Default_Ignorable_Code_Point), such as joiners,
+# marks of direction, variation selectors and tags.
+INVISIBLE = (
+    *((0xAD, 0xAD), (0x34F, 0x34F), (0x61C, 0x61C), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F)),
+    *((0x200B, 0x200F), (0x202A, 0x202E), (0x2060, 0x206F), (0x3164, 0x3164), (0xFE00, 0xFE0F), (0xFEFF, 0xFEFF)),
+    *((0xFFA0, 0xFFA0), (0xFFF0, 0xFFF8), (0x1BCA0, 0x1BCA3), (0x1D173, 0x1D17A), (0xE0000, 0xE0FFF)),
+)
+TAGS = 0xE0000  # + the code of a character of ASCII: an invisible copy of it, which models read
 UNSPACED = frozenset(("zh", "yue", "ja", "th", "lo", "my"))  # languages without spaces between words, ISO 639
 # For a class of characters. The other planes' marks are in ranges that have other characters of words too: a search for
 # many ranges takes long there.

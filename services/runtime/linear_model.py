@@ -19,10 +19,13 @@ from itertools import pairwise
 from pathlib import Path
 from zlib import crc32
 
+from services.runtime.letters import INVISIBLE, TAGS
+
 BUCKETS = 1 << 15
 _GRAM = 5  # bytes: five letters, or nearly two signs of Chinese
 _WORD = re.compile(r"\w+|[^\w\s]")
-_UNSEEN = dict.fromkeys((0xAD, 0x200B, 0x200C, 0x200D, 0x2060, 0xFEFF))  # what hides a word from a reader of bytes
+_UNSEEN: dict[int, str | None] = dict.fromkeys(code for first, last in INVISIBLE for code in range(first, last + 1))
+_UNSEEN |= {TAGS + code: chr(code) for code in range(ord(" "), ord("~") + 1)}
 
 
 class BadWeights(ValueError):
@@ -55,7 +58,7 @@ def load(file: Path) -> LinearModel:
 
 
 def plain(text: str) -> str:
-    """`text` without case, compatible forms and invisible characters, which can hide words."""
+    """`text` without case, compatible forms and invisible characters, which can hide words. Tags become ASCII."""
     return unicodedata.normalize("NFKC", text).translate(_UNSEEN).casefold()
 
 

@@ -11,12 +11,14 @@ from hedgerow.tool.v1 import tool_pb2
 from services.gateway.admission import constraint
 from services.gateway.settings.response_format import ConstraintSettings
 from services.gateway.settings.tools import ToolSettings, ToolSourceSettings
+from services.runtime import letters
 from services.runtime.errors import InvalidInput, shorten
 from services.runtime.limits import MESH_TOOL_NAME
 
 _log = logging.getLogger(__name__)
 _NOT_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
+_INVISIBLE = "".join(f"{chr(first)}-{chr(last)}" for first, last in letters.INVISIBLE)
+_HIDDEN = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{_INVISIBLE}]")
 _MOST_NAMED = 3  # tools that are left out, by name
 
 
@@ -96,7 +98,7 @@ class Checker:
         description.CopyFrom(listed)
         description.tool.name, description.reusable_ms = name, max(listed.reusable_ms, 0)
         description.tool.description = cut(
-            _CONTROL.sub(" ", listed.tool.description), self._limits.max_description_bytes
+            _HIDDEN.sub(" ", listed.tool.description), self._limits.max_description_bytes
         )
         return Tool(description, self._name, listed.tool.name)
 

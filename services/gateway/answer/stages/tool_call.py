@@ -5,7 +5,8 @@ simply succeeds. A late call continues: its result may still come as a patch.
 
 The text of a result is not trusted. The guard is that of the tenant, as for the question: names take the place of
 secrets and personal data, the same as in the prompt. A result with a refused finding is withheld as a whole, and the
-model gets a note that there is none. Each result has the slice of the guard, beside that of its tool.
+model gets a note that there is none. The guard of a result has a slice of its own, within the time for which the answer
+waits for the call.
 """
 
 from __future__ import annotations

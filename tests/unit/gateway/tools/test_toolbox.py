@@ -184,10 +184,10 @@ async def test_the_list_of_a_source_is_bounded_and_omissions_are_logged():
 
 async def test_a_description_is_cut_and_hides_nothing():
     tools = source("a")
-    tools.extras["a"] = {"tool": {"name": "files.read", "description": "Reads.\u202e\x1b[2J" + "x" * 100}}
+    tools.extras["a"] = {"tool": {"name": "files.read", "description": "Reads\U000e0041\u202e\x1b[2J" + "x" * 100}}
     (found,) = (await toolbox(tools, max_description_bytes=20).list(EVERYTHING, 1)).tools
     assert found.description.tool.name == "files_read"
-    assert found.description.tool.description == "Reads.  [2Jxxxxxxxxx"
+    assert found.description.tool.description == "Reads   [2Jxxxxxxxxx"
 
 
 async def test_all_tools_of_a_source_can_be_offered():
