@@ -19,10 +19,10 @@ from services.gateway.http.endpoints.providers import ANY
 from services.gateway.http.fields import Fields
 from services.gateway.http.server.exchange import Exchange
 from services.gateway.upstream.cache import Cache
-from services.runtime.aside import give_way
+from services.runtime.aside import aside, give_way, size_of, size_of_text
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, NotSupported, ServiceError, TooLate
-from services.runtime.strict_json import compact
+from services.runtime.strict_json import compact, written
 
 _MOST_TEXTS = 256  # the contract's
 _MOST_DOCUMENTS = 1_000  # as Cohere has it
@@ -86,7 +86,8 @@ class Embedding:
             ]
             usage = {"prompt_tokens": tokens, "total_tokens": tokens}
             response = {"id": f"rerank-{exchange.answer_id}", "model": name, "usage": usage, "results": results}
-            await exchange.reply.whole(200, compact(response))
+            size = size_of(len(best)) + (size_of_text(sum(len(documents[index]) for index in best)) if shown else 0)
+            await exchange.reply.whole(200, await aside(admitted.tenant, size, partial(written, response, size)))
 
     async def _scores(
         self, cache: Cache, query: str, documents: Sequence[str], admitted: Admitted

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,9 +11,10 @@ import pytest
 from hedgerow.cache.v1 import cache_pb2
 from services.gateway.http.endpoints import embedding
 from services.gateway.http.endpoints.embedding import Embedding
+from services.runtime.aside import LARGE_BYTES, MEDIUM_BYTES
 from services.runtime.errors import InvalidInput, NotSupported, ServiceError, Unavailable
 from tests.unit.gateway.answer.scene import EVERYTHING
-from tests.unit.gateway.http.endpoints.calling import Bills, admission, replied
+from tests.unit.gateway.http.endpoints.calling import SETTINGS, Bills, admission, replied
 
 pytestmark = pytest.mark.paused
 
@@ -61,6 +64,23 @@ async def test_vectors_are_written_a_few_at_a_time(monkeypatch: pytest.MonkeyPat
     assert [each["index"] for each in answer["data"]] == list(range(256))
     assert [answer["data"][index]["embedding"] for index in (0, 255)] == [[1, 0], [-1, 0]]
     assert len(turns) == 64
+
+
+async def test_long_documents_are_written_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = list[int]()
+
+    async def aside(tenant: str, size: int, work: Callable[[], bytes]) -> bytes:
+        sizes.append(size)
+        return work()
+
+    monkeypatch.setattr(embedding, "aside", aside)
+    roomy = replace(admission(Bills()), settings=SETTINGS.model_copy(update={"max_content_bytes": 2_000_000}))
+    documents = ["x" * 400_000] * 3
+    for shown in (False, True):
+        serve = Embedding(roomy, Cache()).rerank
+        _, answer = await replied(serve, query="fruit", documents=documents, return_documents=shown)
+        assert [each.get("document") for each in answer["results"]] == [{"text": documents[0]} if shown else None] * 3
+    assert sizes[0] < MEDIUM_BYTES < LARGE_BYTES < sizes[1]
 
 
 async def test_documents_may_be_objects_and_only_the_best_may_be_asked_for() -> None:
