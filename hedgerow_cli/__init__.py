@@ -8,7 +8,7 @@ import sys
 
 
 def main() -> None:
-    """Run the command line. Exit codes: 0 done, 1 failed, 2 used wrongly."""
+    """Run the command line. Exit codes: 0 done, 1 failed, 2 used wrongly, 130 ended by Ctrl-C."""
     _replace_closed_streams()
     try:
         from hedgerow import HedgerowError
@@ -18,6 +18,8 @@ def main() -> None:
         raise SystemExit(
             f"hedgerow: {error.name} is not installed; install it with: pip install 'hedgerow[{extra}]'"
         ) from None
+    except KeyboardInterrupt:  # a command that runs ends with the same code
+        raise SystemExit(130) from None
 
     # A character that the locale cannot write is shown by its code; a request with bytes that are no text is refused.
     for stream, errors in ((sys.stdin, "surrogateescape"), (sys.stdout, "backslashreplace")):

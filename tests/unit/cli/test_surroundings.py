@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from typer.testing import CliRunner
@@ -27,6 +28,17 @@ from services.runtime.process.config import read_yaml
 from tests.unit.cli.answers import an_answer
 
 UNKNOWN = {"before_ms": None, "after_ms": None}
+
+
+def test_ctrl_c_while_the_command_line_is_loaded_ends_it_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted(ModuleType):
+        def __getattr__(self, name: str) -> None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "hedgerow_cli.app", Interrupted("hedgerow_cli.app"))
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
 
 
 def test_a_locale_without_a_character_ends_no_command_and_bytes_that_are_no_text_reach_the_request(

@@ -192,7 +192,7 @@ async def test_a_head_that_is_none_is_said_in_words(head: bytes) -> None:
 
 
 async def said_through(proxy: str, url: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """What a request says that cannot pass the proxy."""
+    """The words of a request that cannot pass the proxy."""
     for scheme in ("http", "https"):
         monkeypatch.setenv(f"{scheme}_proxy", proxy)
     monkeypatch.delenv("no_proxy", raising=False)
