@@ -36,11 +36,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _LOADED_AT_ONCE = 10_000  # entries
+_REMOVAL_BYTES = 2_048  # of its statements, while they wait for the disk
 
 
 class FileStore:
-    """A `Store` on SQLite, or in memory alone. At most `max_waiting_bytes` of entries wait for the disk. `now_ms` is
-    Unix time in milliseconds."""
+    """A `Store` on SQLite, or in memory alone. At most `max_waiting_bytes` of entries and removals wait for the
+    disk. `now_ms` is Unix time in milliseconds."""
 
     local = False
 
@@ -78,6 +79,7 @@ class FileStore:
         return True
 
     async def remove(self, removal: Removal) -> int:
+        self._waiting.take(removal.tenant, _REMOVAL_BYTES)
         removed = self._memory.remove(removal)
         self.sequence = self._after(self.sequence)
         self._tombstones.add(removal, self.sequence)
@@ -85,7 +87,9 @@ class FileStore:
         # On disk it may still be, where memory has none: an earlier removal may have failed.
         if not removal.key:
             self._commits.append(database.forget(removal.tenant))
-        await self._commits.append(database.remove(removal))
+        committed = self._commits.append(database.remove(removal))
+        committed.add_done_callback(lambda _: self._waiting.give_back(removal.tenant, _REMOVAL_BYTES))
+        await asyncio.shield(committed)  # it waits for the disk, and counts as waiting, when its caller leaves
         return removed
 
     async def tighten(self, key: str, tenant: str, least_score: float) -> bool:

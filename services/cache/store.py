@@ -45,7 +45,7 @@ class Store(Protocol):
 
     async def remove(self, removal: Removal) -> int:
         """Remove entries, and return how many there were. After the return none of them is served again. Raises
-        `NotKept`, and `NotRemoved` if the store is `local`."""
+        `NotKept`, `NotRemoved` if the store is `local`, and `Exhausted` if too much waits."""
 
     async def tighten(self, key: str, tenant: str, least_score: float) -> bool:
         """Raise the least similarity of an entry's semantic hits to `least_score`, if this tenant has it. A higher one

@@ -18,6 +18,7 @@ from services.cache.memory import Memory
 from services.cache.semantic_match.thresholds import Thresholds
 from services.cache.semantic_match.traffic import Traffic
 from services.cache.tombstones import Removal
+from services.runtime.errors import Exhausted
 from tests.stores import at_work
 from tests.unit.cache.conftest import DIMENSION, Clock, memory
 
@@ -103,6 +104,25 @@ async def test_uses_wait_for_the_disk_once_and_are_written_again_when_it_has_ans
     store.sweep([(entry, 1)], [])
     await store.remove(Removal(key="none"))
     assert [commit.count("UPDATE entries") for commit in file.commits] == [1, 1]
+    running.cancel()
+    await asyncio.wait([running])
+    await store.close()
+
+
+async def test_removals_of_callers_that_left_count_while_they_wait_for_the_disk(held: Memory) -> None:
+    store = made(held, Recording())
+    await store.load()  # and does not run: the disk stands still
+    left = [asyncio.create_task(store.remove(Removal(f"{number}", "acme"))) for number in range(300)]
+    await asyncio.sleep(0)
+    for removing in left:
+        removing.cancel()
+    await asyncio.wait(left)
+    with pytest.raises(Exhausted):
+        await store.remove(Removal("k", "acme"))
+    theirs = asyncio.create_task(store.remove(Removal("k", "globex")))
+    running = asyncio.create_task(store.run())
+    assert await theirs == 0
+    assert await store.remove(Removal("k", "acme")) == 0
     running.cancel()
     await asyncio.wait([running])
     await store.close()
