@@ -11,6 +11,7 @@ import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from itertools import islice
 from typing import Any
 
 import anyio
@@ -180,6 +181,7 @@ def _adapted(message: SessionMessage | Exception) -> SessionMessage | Exception:
     - A result without a type is `complete` (MCP 2026-07-28, for older servers); the SDK takes none without.
     - An `outputSchema` is left out: the SDK would validate results on the event loop, without a time limit, and a
       regular expression of the server's may take hours.
+    - Of the requests in a result, the first is enough: the SDK refuses each in a task, and the call ends.
     - An invalid request is a fault of the connection: the SDK says so of a redirect, with its address, and of other
       content.
     """
@@ -190,6 +192,8 @@ def _adapted(message: SessionMessage | Exception) -> SessionMessage | Exception:
         for tool in tools if isinstance(tools, list) else ():
             if isinstance(tool, dict):
                 tool.pop("outputSchema", None)
+        if isinstance(requests := given.result.get("inputRequests"), dict):
+            given.result["inputRequests"] = dict(islice(requests.items(), 1))
     elif isinstance(given, JSONRPCError) and given.error.code == INVALID_REQUEST:
         given.error.code = INTERNAL_ERROR
     return message

@@ -155,6 +155,15 @@ async def test_a_result_that_does_not_say_what_it_is_is_a_whole_one(
 
 
 @pytest.mark.parametrize("way", [by_http, by_a_command])
+async def test_of_many_requests_in_a_result_one_is_refused(way: Callable[[str], Awaitable[SessionMessage]]) -> None:
+    requests = {str(number): {"method": "roots/list"} for number in range(1_000)}
+    result = {"resultType": "input_required", "inputRequests": requests}
+    message = await way(json.dumps({"jsonrpc": "2.0", "id": 1, "result": result}))
+    assert isinstance(message.message, JSONRPCResponse)
+    assert message.message.result["inputRequests"] == {"0": {"method": "roots/list"}}
+
+
+@pytest.mark.parametrize("way", [by_http, by_a_command])
 @pytest.mark.parametrize(
     ("tools", "expected"),
     [
