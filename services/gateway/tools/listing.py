@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 _NOT_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 _INVISIBLE = "".join(f"{chr(first)}-{chr(last)}" for first, last in letters.INVISIBLE)
 _HIDDEN = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{_INVISIBLE}]")
-_MOST_NAMED = 3  # tools that are left out, by name
+_MOST_NAMED = 3  # tools in a problem, by name
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +62,14 @@ class Checker:
         within = wanted[: self._limits.max_tools]
         raw = [each.SerializeToString(deterministic=True) for each in within]
         if raw != self._raw:
-            self._raw, self._last = raw, self._checked(within, len(wanted))
+            self._raw, self._last = raw, self._checked(within, wanted)
             if self._last.problem:
                 _log.warning("tools of %s: %s", self._name, self._last.problem)
         return self._last
 
-    def _checked(self, within: Iterable[tool_pb2.ToolDescription], all_in_all: int) -> Listing:
+    def _checked(
+        self, within: Iterable[tool_pb2.ToolDescription], wanted: Sequence[tool_pb2.ToolDescription]
+    ) -> Listing:
         tools: dict[str, Tool] = {}
         left_out = []
         for each in within:
@@ -80,11 +82,12 @@ class Checker:
                 left_out.append(f"{tool.name!r} (listed twice)")
             else:
                 tools[tool.name] = tool
-        problems = [f"left out: {', '.join(left_out[:_MOST_NAMED])}"] if left_out else []
-        if len(left_out) > _MOST_NAMED:
-            problems[0] += f" and {len(left_out) - _MOST_NAMED} more"
-        if all_in_all > self._limits.max_tools:
-            problems.append(f"at most {self._limits.max_tools} tools, got {all_in_all}")
+        problems = [f"left out: {_some(left_out)}"] if left_out else []
+        if len(wanted) > self._limits.max_tools:
+            problems.append(f"at most {self._limits.max_tools} tools, got {len(wanted)}")
+        listed = {each.tool.name for each in wanted}
+        if missing := [name for name in self._own.tools if name not in listed]:
+            problems.append(f"not listed by the source: {_some(missing)}")
         return Listing(tools, "; ".join(problems))
 
     def _tool(self, listed: tool_pb2.ToolDescription) -> Tool:
@@ -101,6 +104,11 @@ class Checker:
             _HIDDEN.sub(" ", listed.tool.description), self._limits.max_description_bytes
         )
         return Tool(description, self._name, listed.tool.name)
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def cut(text: str, most_bytes: int) -> str:

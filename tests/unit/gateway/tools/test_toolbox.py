@@ -182,6 +182,12 @@ async def test_the_list_of_a_source_is_bounded_and_omissions_are_logged():
     )
 
 
+async def test_a_tool_of_the_settings_that_its_source_lacks_is_a_problem():
+    settings = {"tools": ["weather", "wether"]}
+    (of_source,) = (await toolbox(source("weather", "news"), own=settings).list(EVERYTHING, 1)).sources
+    assert of_source.problem == "not listed by the source: wether"
+
+
 async def test_a_description_is_cut_and_hides_nothing():
     tools = source("a")
     tools.extras["a"] = {"tool": {"name": "files.read", "description": "Reads\U000e0041\u202e\x1b[2J" + "x" * 100}}
