@@ -6,21 +6,22 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import grpc
+import httpx
 import pytest
 from grpc_reflection.v1alpha import reflection_pb2
 
 from hedgerow.channel import done_sending, open_channel, send
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from launcher.processes import check_health
+from launcher.processes import check_health, free_port
 from tests.fault.apart import apart
-from tests.fault.asking import asking, question, times_s
+from tests.fault.asking import MODEL, asking, question, times_s
 from tests.fault.faulty_llm import Behaviour, FaultyLlm
 from tests.fault.mesh import PATIENT_LOOKUPS, Processes, stats
 from tests.fault.report import Report
@@ -164,14 +165,16 @@ async def test_degraded_and_partial_answers_are_never_stored(starter: Processes,
             assert {outcome.final.cache.verdict for outcome in again} == {pb.CACHE_VERDICT_MISS}
 
 
-async def test_one_tenants_flood_does_not_slow_another(starter: Processes, llm: FaultyLlm, report: Report):
+@pytest.mark.parametrize("way", ["gRPC", "HTTP"])
+async def test_one_tenants_flood_does_not_slow_another(starter: Processes, llm: FaultyLlm, report: Report, way: str):
     llm.behaviour = Behaviour(first_ms=50, jitter_ms=20)  # slots are released one by one
-    limit = {"algorithm": "fixed", "initial": 8, "queue": 100, "queue_ms": 1_000}
-    gateway = await starter.gateway(llm.address, tenants=tenants("a", "b"), limit=limit)
+    limit, http = {"algorithm": "fixed", "initial": 8, "queue": 100, "queue_ms": 1_000}, f"127.0.0.1:{free_port()}"
+    gateway = await starter.gateway(llm.address, tenants=tenants("a", "b"), limit=limit, http_address=http)
+    flood = apart(_flood, gateway.spec.address, 64) if way == "gRPC" else apart(_flood_by_http, f"http://{http}", 64)
     async with asking(gateway.spec.address, "key-b") as b:
         before = [await b.ask(f"Alone {number}?") for number in range(40)]
-        with report.case(24, "A floods with 64 calls at once, B asks") as row:
-            async with apart(_flood, gateway.spec.address, 64) as flooded:
+        with report.case(24, f"A floods with 64 calls at once by {way}, B asks") as row:
+            async with flood as flooded:
                 await asyncio.sleep(0.5)  # the queue fills
                 outcomes = [await b.ask(f"Beside {number}?") for number in range(40)]
             row.count(*outcomes)
@@ -182,17 +185,41 @@ async def test_one_tenants_flood_does_not_slow_another(starter: Processes, llm: 
 
 async def _flood(address: str, at_once: int) -> AsyncIterator[bool]:
     """Whether a call of A's was refused, of each that has ended."""
+    async with asking(address, "key-a") as a:
+
+        async def refused() -> bool:
+            return (await a.ask(f"Flood {time.monotonic_ns()}?", budget_ms=5_000)).failed
+
+        async for each in _again_and_again(refused, at_once):
+            yield each
+
+
+async def _flood_by_http(url: str, at_once: int) -> AsyncIterator[bool]:
+    """The same by HTTP."""
+    limits = httpx.Limits(max_connections=at_once, max_keepalive_connections=at_once)
+    headers = {"authorization": "Bearer key-a"}
+    async with httpx.AsyncClient(base_url=url, headers=headers, limits=limits, timeout=20) as a:
+
+        async def refused() -> bool:
+            messages = [{"role": "user", "content": f"Flood {time.monotonic_ns()}?"}]
+            return (await a.post("/v1/chat/completions", json={"model": MODEL, "messages": messages})).is_error
+
+        async for each in _again_and_again(refused, at_once):
+            yield each
+
+
+async def _again_and_again(refused: Callable[[], Awaitable[bool]], at_once: int) -> AsyncIterator[bool]:
+    """The results of `refused`, called so many times at once; a refused one pauses for 10 ms."""
     ended: asyncio.Queue[bool] = asyncio.Queue()
 
-    async def ask() -> None:
+    async def go_on() -> None:
         while True:
-            outcome = await a.ask(f"Flood {time.monotonic_ns()}?", budget_ms=5_000)
-            ended.put_nowait(outcome.failed)
-            if outcome.failed:
+            ended.put_nowait(was := await refused())
+            if was:
                 await asyncio.sleep(0.01)
 
-    async with asking(address, "key-a") as a, asyncio.TaskGroup() as group:
+    async with asyncio.TaskGroup() as group:
         for _ in range(at_once):
-            group.create_task(ask())
+            group.create_task(go_on())
         while True:
             yield await ended.get()

@@ -6,6 +6,7 @@ breaker.py             calls kept from a backend that fails; of several tenants:
 hedge.py               when to make a second call, and the budget for it; two calls at a time: `race`
 retry.py               the budget of retries, and the pause before one
 single_flight.py       one execution for equal requests
+start_order.py         which of the calls that have come begins next
 work_shares.py         whose calls are refused while the process is under pressure
 baseline.py            a backend's usual times and token rate
 """
