@@ -31,8 +31,9 @@ _log = logging.getLogger("services.control")
 
 @asynccontextmanager
 async def assemble(settings: ControlSettings) -> AsyncIterator[Mapping[ServiceDescriptor, Servicer]]:
-    """The servicers. They serve at once: early clients wait on their streams for the first round of health."""
-    async with tls.dial(settings.tls_dir) as dial:
+    """The servicers. They serve at once: early clients wait on their streams for the first round of health. Where the
+    mesh cannot be followed any more, which is a bug, the process ends: it would serve what no longer holds."""
+    async with tls.dial(settings.tls_dir) as dial, asyncio.TaskGroup() as group:
         mesh = Mesh(
             _first(settings),
             Names(settings.resolve_timeout_ms / 1000),
@@ -41,16 +42,14 @@ async def assemble(settings: ControlSettings) -> AsyncIterator[Mapping[ServiceDe
         )
         clients = Clients()
         renderers = follow(settings.topology, settings.envoy_sds_dir, settings.reread_ms)
-        running = asyncio.create_task(mesh.run(renderers, settings.resolve_interval_ms / 1000))
-        running.add_done_callback(_log_failure)
+        following = group.create_task(mesh.run(renderers, settings.resolve_interval_ms / 1000))
         try:
             yield {
                 _DISCOVERY: DiscoveryServicer(mesh, clients),
                 _CONTROL: ControlServicer(mesh, clients, str(settings.topology)),
             }
         finally:
-            running.cancel()
-            await asyncio.wait({running})
+            following.cancel()
 
 
 def _first(settings: ControlSettings) -> Renderer:
@@ -60,12 +59,6 @@ def _first(settings: ControlSettings) -> Renderer:
     except BadTopology as problem:
         _log.error("%s", problem)
         raise SystemExit(2) from None
-
-
-def _log_failure(running: asyncio.Task[None]) -> None:
-    """The mesh is followed to the end of the process; anything else is a bug that must not go unseen."""
-    if not running.cancelled() and (error := running.exception()):
-        _log.critical("the mesh is not followed any more", exc_info=error)
 
 
 if __name__ == "__main__":

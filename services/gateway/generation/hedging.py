@@ -139,7 +139,7 @@ class _HedgeRace:
             self._fleet.hedges.dequeue(self._race)  # others may have a slot
             self._skip(pool, f"{waited}; the limiter has no spare slot")
             return None
-        if not self._fleet.hedges.spend(self._race):
+        if not self._fleet.hedges.spend(self._race, job.slot_request.tenant, job.slot_request.weight):
             slot.release(unused=True)
             self._skip(pool, f"{waited}; the hedge budget is used up")
             return None

@@ -21,6 +21,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from prometheus_client import Counter
@@ -30,6 +31,7 @@ from services.runtime.deadline import Clock, set_within
 from services.runtime.digest import WindowedDigest
 from services.runtime.line_limit import LineLimit
 from services.runtime.policy.bucket import ExtraBudget
+from services.runtime.policy.fair import FairQueue, Rank
 from services.runtime.shared_state import PREFIX, SharedState, SharedStateLost
 
 if TYPE_CHECKING:
@@ -64,11 +66,21 @@ class WaitingRace(Protocol):
         ...
 
 
+@dataclass(eq=False, slots=True)
+class _Queued:
+    """A race in the queue. Of a tenant's, the one with the highest rank is next: the longest wait."""
+
+    race: WaitingRace
+    tenant: str
+    weight: float
+    rank: Rank
+
+
 class HedgeBudget:
     """The budget of a process for second calls: `share` of its requests, also of those that need no model.
 
-    A race that finds the budget empty is queued, and the longest wait is served first: most requests that are a little
-    late end while they wait, so the budget goes to the slowest.
+    A race that finds the budget empty is queued. Tenants take turns, and a tenant's longest wait is served first: most
+    requests that are a little late end while they wait, so the budget goes to the slowest.
 
     Processes that share one budget `draw` what they do not need and `put` in what others saved. `wanting` is set when a
     race is queued.
@@ -78,7 +90,8 @@ class HedgeBudget:
         self.burst, self.wanting = burst, asyncio.Event()
         self._budget, self._share = ExtraBudget(share, burst), share
         self._requests = self._calls = 0.0
-        self._queue: dict[WaitingRace, None] = {}  # in the order of their waits, the longest first
+        self._queue, self._queued = FairQueue[_Queued](), dict[WaitingRace, _Queued]()
+        self._numbers = count()
         self._waking = False
 
     def count_request(self) -> None:
@@ -92,21 +105,24 @@ class HedgeBudget:
         """Count a request that needs a call."""
         self._calls += 1
 
-    def spend(self, race: WaitingRace) -> bool:
-        """Take a second call from the budget. False: the race is queued, and `set` when the budget allows its call,
-        unless it leaves the queue before."""
-        first = next(iter(self._queue), race)
-        if first is race and self._budget.spend():
-            self.dequeue(race)
+    def spend(self, race: WaitingRace, tenant: str = "", weight: float = 1.0) -> bool:
+        """Take a second call of the tenant's from the budget. False: the race is queued, and `set` when the budget
+        allows its call, unless it leaves the queue before."""
+        if not (queued := self._queued.get(race)):
+            self._queued[race] = queued = _Queued(race, tenant, weight, (0.0, -next(self._numbers)))
+            self._queue.add(queued)
+        if self._queue.best() is queued and self._budget.spend():
+            self._queue.take(queued)
+            del self._queued[race]
+            self._wake_next()
             return True
-        self._queue[race] = None
         self.wanting.set()
         return False
 
     def dequeue(self, race: WaitingRace) -> None:
         """Remove the race from the queue: it needs no second call any more."""
-        if race in self._queue:
-            del self._queue[race]
+        if queued := self._queued.pop(race, None):
+            self._queue.remove(queued)
             self._wake_next()
 
     def refund(self) -> None:
@@ -139,9 +155,9 @@ class HedgeBudget:
             return
         self._waking, woken = True, None
         try:
-            while self._queue and self._budget.ready and (first := next(iter(self._queue))) is not woken:
+            while self._budget.ready and (first := self._queue.best()) and first is not woken:
                 woken = first
-                first.set()
+                first.race.set()
         finally:
             self._waking = False
 

@@ -73,6 +73,20 @@ def test_a_race_without_budget_is_queued_and_the_longest_wait_is_served_next():
     assert second.is_set()
 
 
+def test_tenants_take_turns_at_the_budget():
+    budget = HedgeBudget(share=0.5, burst=1)
+    waiting = {"a1": asyncio.Event(), "a2": asyncio.Event(), "a3": asyncio.Event(), "b1": asyncio.Event()}
+    for name, race in waiting.items():
+        assert not budget.spend(race, name[0])
+    served = list[str]()
+    for _ in range(8):
+        budget.count_request()
+        for name in [name for name, race in waiting.items() if race.is_set()]:
+            assert budget.spend(waiting.pop(name), name[0])
+            served.append(name)
+    assert served == ["a1", "b1", "a2", "a3"]
+
+
 def test_a_race_that_leaves_the_queue_lets_the_next_one_go():
     budget = HedgeBudget(1, 10)
     first, second = asyncio.Event(), asyncio.Event()
