@@ -130,7 +130,10 @@ class JudgeSettings(Group):
 
     model: str = Field("", description="The model that judges stored answers. Empty: that of the quality tier.")
     at_once: Fixed[int] = Field(
-        2, ge=0, description="How many stored answers are judged at once; further ones are dropped. 0: none."
+        4,
+        ge=0,
+        description="How many stored answers are judged at once; further ones are dropped. 0: none. A tenant may have "
+        "as many as are free, so one alone has half.",
     )
     ms: Fixed[int] = Field(
         10_000,

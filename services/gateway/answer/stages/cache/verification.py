@@ -38,7 +38,7 @@ class CacheVerification:
 
     def __init__(self, settings: JudgeSettings, models: Shared, routes: Routes, cache: Cache):
         self._settings, self._models, self._routes, self._cache = settings, models, routes, cache
-        self._judging: set[asyncio.Task[None]] = set()
+        self._judging: dict[asyncio.Task[None], str] = {}  # and whose sample it judges
 
     def submit(
         self, sample: cache_pb2.Sample, conversation: Sequence[chat_pb2.Message], tenant: Tenant, above: Span
@@ -46,14 +46,15 @@ class CacheVerification:
         """Verify a sample as the answer to a conversation. `above`: the span of the request that it came with."""
         messages = list(to_judge(conversation, sample.answer.text))
         model = self._model(messages)
-        if not model or len(self._judging) >= self._settings.at_once:
+        of_tenant = sum(name == tenant.name for name in self._judging.values())
+        if not model or of_tenant >= self._settings.at_once - len(self._judging):
             _JUDGED.labels("dropped").inc()
             return
         span = telemetry.start_span("judge", SpanKind.INTERNAL, parent=above)
         work = self._judge(sample, messages, model, tenant, span)
         task = asyncio.create_task(work, context=telemetry.within(span))
-        self._judging.add(task)
-        task.add_done_callback(self._judging.discard)
+        self._judging[task] = tenant.name
+        task.add_done_callback(self._judging.pop)
 
     async def close(self) -> None:
         """Cancel the verifications under way."""

@@ -10,12 +10,13 @@ import pytest
 
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
+from services.gateway.admission.identity import Tenant
 from services.gateway.answer.background_call import verdict as verdict_of
 from services.gateway.answer.stages.cache.verification import CacheVerification
 from services.gateway.settings.generation import JudgeSettings
 from services.gateway.settings.guard import GuardSettings
 from services.runtime.errors import ServiceError, Unavailable
-from tests.unit.gateway.answer.scene import Scene
+from tests.unit.gateway.answer.scene import ACME, Scene
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, ScriptedRoutes, finish, text
 from tests.waiting import until
 
@@ -107,6 +108,16 @@ async def test_a_judge_that_hangs_delays_no_answer_and_samples_meanwhile_are_dro
     assert len(scene.backends.verification._judging) == 1
     await settled(scene)
     assert (len(scene.llms["better"].requests), reports.requests) == (1, [])
+
+
+@pytest.mark.paused
+async def test_slow_judgements_of_one_tenant_leave_room_for_another(judged: OpenScene):
+    scene, _ = judged(ScriptedLlm(None), at_once=2, ms=100)
+    for tenant in (ACME, ACME, Tenant("other")):
+        scene.tenant = tenant
+        await scene.final(model="quick")
+    assert list(scene.backends.verification._judging.values()) == ["acme", "other"]
+    await settled(scene)
 
 
 async def test_a_verdict_for_a_cache_that_is_away_is_sent_once_and_no_client_gets_an_error(judged: OpenScene):
