@@ -4,13 +4,14 @@ exclude is refused before its first byte is read."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
 from services.gateway.admission.control import CALL_S, READ_S, AdmissionControl
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.quota import Claim, Reservation
+from services.gateway.policies.start_order import StartOrder
 from services.runtime.limits import JSON_ITEMS, JSON_VALUES, LONG_MESSAGES
 from services.runtime.policy.waiting_bytes import Held, WaitingBytes
 
@@ -49,6 +50,7 @@ class Intake:
     waiting: WaitingBytes
     admission: AdmissionControl
     limits: Limits = DEFAULT_LIMITS
+    starts: StartOrder = field(default_factory=StartOrder)  # of tenants, before anything of a request is read
 
     def reading(self, tenant: Tenant, trace_id: str, claim: Claim | None) -> RequestReading:
         """A context manager in which a request is read: its tenant's `claim` is reserved for that time, and its bytes

@@ -70,8 +70,9 @@ class CallArrival:
     _held: Held | None = None
 
     async def one(self, read: Read) -> bytes:
-        """The single message of a call, within the limits of length and of elements. Raises `QuotaExceeded`,
-        `BodiesWaiting` and `InvalidInput`."""
+        """The single message of a call, within the limits of length and of elements, in the tenant's turn. Raises
+        `QuotaExceeded`, `BodiesWaiting` and `InvalidInput`."""
+        await self._intake.starts.turn(self._tenant.name)
         with self._intake.reading(self._tenant, telemetry.trace_id(self._span), self._claim) as self._held:
             raw = await Reading(self._held, self._most_bytes).message(read)
         await self._counted.check(raw, self._tenant.name)

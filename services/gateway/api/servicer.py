@@ -33,13 +33,12 @@ from services.gateway.api.reports_and_warmup import report_wrong, warm_up
 from services.gateway.api.speech_queue import ConversationBytes, Spoken
 from services.gateway.config import GatewaySettings
 from services.gateway.policies.batch_admission import ItemTurn
-from services.gateway.policies.start_order import StartOrder
 from services.gateway.prefix_warmup import PrefixWarmup
 from services.gateway.upstream.calls import whose
 from services.gateway.upstream.media import AudioCalls, Media
 from services.runtime import telemetry
 from services.runtime.errors import InvalidInput
-from services.runtime.rpc.boundary import Call, header
+from services.runtime.rpc.boundary import Call
 
 _SLOT_DECISION_S = 1.0  # for Redis to decide on a slot of a conversation, a warm-up or an idempotent answer
 _REPEAT_GRACE_S = 0.2  # by which a repeat waits longer than its budget, so that the answer ends before
@@ -61,16 +60,11 @@ class GatewayServicer:
         self._settings, self._backends, self._media, self._warming = settings, backends, media, warming
         self._identity, self._admission = identity, intake.admission
         self._preparation = Preparation(settings, backends, media, intake.admission, stages)
-        self._starts = StartOrder()
         self._conversations: set[Conversation] = set()
         self._idempotency = IdempotencyStore(settings.keeps)
         self.keeps, self.ended = self._idempotency.has, Outcomes().ended
         self.arriving = Arrivals(settings, intake, self._idempotency).of
         self._conversation_bytes = WeakValueDictionary[str, ConversationBytes]()
-
-    async def take_turn(self, metadata: Iterable[tuple[str, str | bytes]]) -> None:
-        """Return when a call may begin. Its caller is known by a credential that nothing has checked yet."""
-        await self._starts.turn(header(metadata, "authorization"))
 
     def authorize(self, metadata: Iterable[tuple[str, str | bytes]], caller: str) -> Credential:
         """The credential of a call to any service of this process. Raises `KeyUnknown` or `CredentialsDiffer`."""

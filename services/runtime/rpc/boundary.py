@@ -2,11 +2,10 @@
 
 gRPC for Python would parse requests before our code runs (a malformed one comes back as UNKNOWN) and would send the
 text of an unhandled exception to the caller. So handlers here are registered without (de)serializers, and everything
-happens inside one `try`. In order, outermost first: turn → trace → errors → metrics → identity → authorize → read →
-parse → servicer. Whether a caller may call is asked of the service's `admit`, and of a servicer that has an
+happens inside one `try`. In order, outermost first: trace → errors → metrics → identity → authorize → read → parse →
+servicer. Whether a caller may call is asked of the service's `admit`, and of a servicer that has an
 `authorize(metadata, identity)` method, which raises for a caller that it does not know; where strangers call, before
-their request is read (`first_message.py`), and what is held of that is bounded (`arrival.py`). A servicer that has a
-`take_turn(metadata)` method says when a call may begin.
+their request is read (`first_message.py`), and what is held of that is bounded (`arrival.py`).
 """
 
 from __future__ import annotations
@@ -200,11 +199,6 @@ class Method:
             raise Starting(f"{self._service} is starting")
         return servicer
 
-    def _turn(self, metadata: telemetry.Metadata) -> Awaitable[None]:
-        """Until the call may begin: in the next turn of the event loop, or in the order that the servicer says."""
-        take_turn = getattr(self._servicers.get(self._service), "take_turn", None)
-        return take_turn(metadata) if take_turn else asyncio.sleep(0)
-
     def _arrival(self, servicer: Servicer, metadata: telemetry.Metadata, peer: str, span: Span) -> Arrival:
         """The request of a caller that may call."""
         authorize, arriving = getattr(servicer, "authorize", None), getattr(servicer, "arriving", None)
@@ -213,9 +207,9 @@ class Method:
         return arrival
 
     async def _guard(self, context: _Context, serve: _Serve) -> Any:
+        await asyncio.sleep(0)  # most calls of a flood of cancelled ones are cancelled by then, and cost no more
         started, code, arrival = time.perf_counter(), "OK", FREE
         metadata = tuple(context.invocation_metadata() or ())
-        await self._turn(metadata)  # most calls of a flood of cancelled ones are cancelled by then, and cost no more
         with telemetry.server_span(f"{self._service}/{self._name}", metadata) as span:
             if trace_metadata := _trace_metadata(metadata, span):
                 context.set_trailing_metadata(trace_metadata)

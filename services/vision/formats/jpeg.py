@@ -15,7 +15,9 @@ _EOI, _SOS = 0xD9, 0xDA
 _ALONE = frozenset((0x01, *range(0xD0, 0xD8)))  # markers without a length
 _METADATA = frozenset((*range(0xE1, 0xEE), 0xEF, 0xFE))  # APPn and comments, but not JFIF's and Adobe's
 _MARKER = re.compile(rb"\xff+([^\xff])", re.DOTALL)  # any number of 0xff may fill the space before it
-_NOTES_END = b"SEFT"  # of a Samsung phone, behind each picture (https://exiftool.org/TagNames/Samsung.html)
+# Of the notes of a Samsung phone behind each picture (https://exiftool.org/TagNames/Samsung.html): their index, and
+# their end.
+_NOTES, _NOTES_END = b"SEFH", b"SEFT"
 _XMP, _MOTION = b"http://ns.adobe.com/xap/1.0/\0", (b"MotionPhoto", b"MicroVideo")
 _MAX_BOXES = 64  # of a video, at its top
 _MAX_SCANS = 32  # each costs a walk over all pixels; encoders make about ten
@@ -62,7 +64,7 @@ def _end_of_scans(data: bytes, first: int, several: bool, moves: bool) -> int:
         raise broken("JPEG", f"more than {_MAX_SCANS} scans")
     more = data[end : _start_of_video(data, end) if moves else len(data)].strip(b"\0")
     pictures = several and more.startswith(_MAGIC) and more.endswith(_END)
-    if more and not (pictures or more.endswith(_NOTES_END)):
+    if more and not (pictures or (_NOTES in more and more.endswith(_NOTES_END))):
         raise followed("JPEG", len(data) - end)
     return end
 

@@ -1,6 +1,6 @@
 """One route as an ASGI application: the boundary at which every exception becomes a response.
 
-The order, outermost first, is that of gRPC's boundary: trace → errors → metrics → turn → identity → body → route.
+The order, outermost first, is that of gRPC's boundary: trace → errors → metrics → identity → turn → body → route.
 
 A browser sends a page's requests from its user's machine, so a page of another site can reach a gateway that only this
 machine can reach. If callers need no credential, such pages are refused. The browser sends the page's origin in
@@ -89,7 +89,6 @@ class Endpoint:
 
     async def _serve(self, exchange: Exchange) -> None:
         if not self.open_:
-            await self.servicer.take_turn(exchange.metadata)
             if self.mutual and exchange.peer not in SERVICES[GATEWAY].callers:
                 raise CallerRefused(f"{exchange.peer or 'a caller without an identity'} may not call {GATEWAY}")
             exchange.credential = self.servicer.authorize(exchange.metadata, exchange.peer)
@@ -97,6 +96,8 @@ class Endpoint:
                 check_page(exchange.headers, self.limits.cors_origins, loopback=self.loopback)
             elif prove := exchange.scope.get(PROVEN):
                 prove()
+            if self.intake:
+                await self.intake.starts.turn(exchange.credential.tenant.name)
             await exchange.credential.during(self.serve(exchange))
         else:
             await self.serve(exchange)

@@ -226,4 +226,4 @@ def test_a_client_that_leaves_while_its_message_is_read_holds_no_bytes() -> None
         assert not scene.held
         assert not any(account.in_flight for account in scene.admission._quotas._accounts.values())
 
-    assert cancelled_at_every_await(scenes) == 2
+    assert cancelled_at_every_await(scenes) == 3

@@ -97,9 +97,9 @@ async def test_a_hedge_refused_by_the_breaker_after_it_was_paid_for_is_refunded(
     behind = hedging(1.0, m=[says("a", 1.0), says("b", 1.0)])
     spend = behind.hedges.spend
 
-    def spend_and_close(race: Race[Any]) -> bool:
+    def spend_and_close(race: Race[Any], *whose: Any) -> bool:
         behind.pools["m"].replicas[1].breaker.enter("acme").throttled(30)
-        return spend(race)
+        return spend(race, *whose)
 
     behind.hedges.spend = spend_and_close
     scene = await Scene(behind).run()

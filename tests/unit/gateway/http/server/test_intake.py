@@ -48,13 +48,10 @@ class Scene:
         self.work = WorkShares(lambda: 0.0, 0.85)
         self.admission = AdmissionControl(ShedSettings(), self.work)
         self.intake = Intake(WaitingBytes(2_048, BodiesWaiting), self.admission)
-        servicer: Any = SimpleNamespace(authorize=self._authorize, take_turn=self._take_turn, ended=lambda *_: None)
+        servicer: Any = SimpleNamespace(authorize=self._authorize, ended=lambda *_: None)
         ways = (ErrorResponse.openai, servicer, LIMITS, False, False, False, self.intake)
         self.endpoint = Endpoint("/", serve or self._read, *ways)
         self.read = 0
-
-    async def _take_turn(self, metadata: tuple[tuple[str, str], ...]) -> None:
-        pass
 
     def _authorize(self, metadata: tuple[tuple[str, str], ...], peer: str) -> Credential:
         name = dict(metadata)["authorization"]
