@@ -17,7 +17,7 @@ _USUAL_PER_S, _BURST, _MOST_BURST = 150.0, 8.0, 20.0  # calls; a flood is more t
 _HANDED_OVER = 4  # calls, for one that begins in a flood
 _TURNS, _PAUSE_S = 12, 0.0003  # of the event loop, and seconds, in which gRPC hands over a call if it has one
 _ALONE_S = 10.0  # a tenant without another one for so long has no time to lose
-_MOST = 1_000  # a call that waits here takes more memory than in gRPC
+_MOST = 8_192  # calls here, each 4 KB more than in gRPC; beyond, one begins in each turn of the event loop
 
 
 class StartOrder:
