@@ -91,9 +91,9 @@ async def test_a_replaced_answer_is_in_the_conversation_with_its_replacement():
     assert asked[1] == ["One?", "It is Paris.", "Two?"]
 
 
-async def test_a_question_cut_off_before_its_answer_began_goes_on_with_what_is_said_next():
-    talk = Talk(scripted(a=[segment("What is the capital")], b=[partial("of")], c=[segment("of France?")]))
-    began = asyncio.Event()
+async def cut_off(**heard: list[Said]) -> Talk:
+    """A talk in which the question `a` is cut off by `b` and `c` before its answer began."""
+    talk, began = Talk(scripted(**heard)), asyncio.Event()
 
     async def silent(request: pb.GenerateRequest, send: Send) -> None:
         began.set()
@@ -106,6 +106,11 @@ async def test_a_question_cut_off_before_its_answer_began_goes_on_with_what_is_s
     talk.how = talk.answer
     talk.say(b"b", b"c")
     assert (await talk.until("interrupted")).interrupted.text == ""
+    return talk
+
+
+async def test_a_question_cut_off_before_its_answer_began_goes_on_with_what_is_said_next():
+    talk = await cut_off(a=[segment("What is the capital")], b=[partial("of")], c=[segment("of France?")])
     assert (await talk.until("transcript")).transcript.text == "What is the capital of"
     talk.end()
     assert await talk.rest() == ["transcript", "answer"]
@@ -113,20 +118,7 @@ async def test_a_question_cut_off_before_its_answer_began_goes_on_with_what_is_s
 
 
 async def test_a_question_cut_off_before_its_answer_began_is_asked_again_where_the_words_turn_out_to_be_none():
-    talk = Talk(scripted(a=[segment("What is latency?")], b=[partial("Uh")], c=[partial("")]))
-    began = asyncio.Event()
-
-    async def silent(request: pb.GenerateRequest, send: Send) -> None:
-        began.set()
-        await asyncio.Event().wait()
-
-    talk.how = silent
-    talk.say(b"a")
-    await talk.until("transcript")
-    await began.wait()
-    talk.how = talk.answer
-    talk.say(b"b", b"c")
-    assert (await talk.until("interrupted")).interrupted.text == ""
+    talk = await cut_off(a=[segment("What is latency?")], b=[partial("Uh")], c=[partial("")])
     talk.end()
     assert await talk.rest() == ["transcript", "transcript", "answer"]
     assert talk.asked == [["What is latency?"]]
