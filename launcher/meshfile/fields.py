@@ -82,8 +82,8 @@ def path_from(folder: Path, given: str) -> Path:
 
 
 def _mode(path: Path) -> int:
-    """The kind of what is at `path`, for functions of `stat`; 0: nothing is there. Raises ValueError for a path that
-    cannot be looked up, as one that is too long or in another user's folder."""
+    """The file mode of `path`, for `stat.S_ISDIR` and `stat.S_ISREG`; 0: there is no such file. Raises ValueError if
+    the path cannot be looked up: it is too long, for example, or in another user's folder."""
     try:
         return path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):

@@ -153,7 +153,7 @@ class Listener:
             self._events.append(Partial(self._index, shown, len(confirmed), self._span.stop_s))
 
     def _close(self, words: Agreement | Windows) -> None:
-        """A segment of what is confirmed. Where there is nothing, words that were shown are taken back."""
+        """End a segment with its confirmed words. If it has none, an empty partial takes back the shown words."""
         if said := words.release():
             self._events.append(Segment(self._index, said, said[0].start_s, said[-1].end_s))
             self._index += 1

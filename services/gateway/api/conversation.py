@@ -135,8 +135,8 @@ class Conversation:
         await self._out.put(None)
 
     async def _follow(self, audio: AudioCalls, timeout_s: float | None, metadata: Metadata) -> None:
-        """Act on what is heard, until the last answer is given. Raises `Unavailable` where the audio service ended the
-        stream while its client was speaking, as one that restarts does."""
+        """Act on the audio service's events, until the last answer is given. Raises `Unavailable` if the service ends
+        the stream before the client has, as a service that restarts does."""
         async with aclosing(audio.listen(self._sent(), timeout_s, metadata)) as events:
             async for event in events:
                 await self._take(event)

@@ -21,6 +21,7 @@ from services.gateway.admission.question import Question
 from services.gateway.answer.metrics import VERDICTS
 from services.runtime import telemetry
 from services.runtime.errors import ServiceError
+from services.runtime.policy.fair_slots import leaves_room
 
 _AT_ONCE = 8  # in each worker; a tenant may have as many as are free, so one alone has half
 _OF_THE_CALL = ("idempotency_key", "events_seen", "heartbeat_ms", "realtime", "budget_ms", "first_token_budget_ms")
@@ -30,8 +31,8 @@ Give = Callable[[Question, Tenant, Span], Awaitable[pb.Final]]
 
 
 class Revalidation:
-    """`give` makes an answer as an item of a batch, or raises. `close` gives up what is under way, and all that would
-    follow."""
+    """`give` makes an answer as an item of a batch, or raises. `close` cancels the revalidations under way; further
+    ones are dropped."""
 
     def __init__(self, give: Give):
         self._give, self._at_once = give, _AT_ONCE
@@ -42,8 +43,7 @@ class Revalidation:
         place = tenant.name, key
         if place in self._under_way:
             return
-        of_tenant = sum(name == tenant.name for name, _ in self._under_way)
-        if of_tenant >= self._at_once - len(self._under_way):
+        if not leaves_room([name for name, _ in self._under_way], tenant.name, self._at_once):
             _REVALIDATED.labels("dropped").inc()
             return
         self._under_way[place] = task = asyncio.create_task(self._answer(_background_question(question), tenant))

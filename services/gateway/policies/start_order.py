@@ -32,7 +32,6 @@ class StartOrder:
         self._came_at = self._alone_from = 0.0
         self._burst = 0.0
         self._turns, self._moved_at = 0, 0.0  # since a call came or began
-        self._scheduled = False
 
     async def turn(self, tenant: str) -> None:
         """Return when a call of `tenant` may begin. A call that is cancelled before that takes no turn."""
@@ -40,8 +39,7 @@ class StartOrder:
         begins = loop.create_future()
         self._waiting.setdefault(tenant, deque()).append(begins)
         self._note(tenant)
-        if not self._scheduled:
-            self._scheduled = True
+        if self._count == 1:
             loop.call_soon(self._run, loop)
         await begins
 
@@ -56,12 +54,11 @@ class StartOrder:
         self._turns, self._moved_at, self._came_at = 0, now, now
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin a call in this turn of the event loop, if one may begin, and come again in the next turn."""
+        """Begin a call in this turn of the event loop, if one may begin, and come again while any waits."""
         self._turns += 1
         if self._may_begin():
             self._begin()
-        self._scheduled = self._count > 0
-        if self._scheduled:
+        if self._count:
             loop.call_soon(self._run, loop)
 
     def _may_begin(self) -> bool:

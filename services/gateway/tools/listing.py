@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hedgerow.tool.v1 import tool_pb2
@@ -59,20 +59,17 @@ class Checker:
     def check(self, listed: Sequence[tool_pb2.ToolDescription]) -> Listing:
         """The tools that can be used. A list that has not changed is looked through once."""
         wanted = [each for each in listed if not self._own.tools or each.tool.name in self._own.tools]
-        within = wanted[: self._limits.max_tools]
-        raw = [each.SerializeToString(deterministic=True) for each in within]
+        raw = [each.SerializeToString(deterministic=True) for each in wanted[: self._limits.max_tools]]
         if raw != self._raw:
-            self._raw, self._last = raw, self._checked(within, wanted)
+            self._raw, self._last = raw, self._checked(wanted)
             if self._last.problem:
                 _log.warning("tools of %s: %s", self._name, self._last.problem)
         return self._last
 
-    def _checked(
-        self, within: Iterable[tool_pb2.ToolDescription], wanted: Sequence[tool_pb2.ToolDescription]
-    ) -> Listing:
+    def _checked(self, wanted: Sequence[tool_pb2.ToolDescription]) -> Listing:
         tools: dict[str, Tool] = {}
         left_out = []
-        for each in within:
+        for each in wanted[: self._limits.max_tools]:
             try:
                 tool = self._tool(each)
             except InvalidInput as error:

@@ -7,7 +7,7 @@ By default every turn counts the same. With `charged`, whose turns have cost the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from itertools import count
 from typing import Generic, TypeVar
@@ -52,6 +52,12 @@ class FairSlots(Generic[W]):
         while self._running < slots and (waiter := self.waiting.best()):
             self.waiting.take(waiter)
             self._running += self._start(waiter)
+
+
+def leaves_room(under_way: Collection[str], tenant: str, slots: int) -> bool:
+    """Whether one more of the tenant's may be under way: as many as slots are free, so a tenant alone has half. For
+    work that is dropped rather than waits. `under_way`: the tenant of each."""
+    return sum(name == tenant for name in under_way) < slots - len(under_way)
 
 
 @dataclass(eq=False, slots=True)

@@ -188,7 +188,7 @@ def test_a_tenants_file_that_is_not_there_is_made_for_its_owner_alone(tmp_path: 
 
 
 def test_a_tenants_file_in_the_folder_of_no_user_is_reported(mesh: Path) -> None:
-    mesh.write_text("models: {a: ./b}\ntenants_file: ~no-such-user/who.yaml\n")
+    mesh.write_text("models: {a: ./b}\ntenants_file: ~no-such-user/tenants.yaml\n")
     result = keys("list")
     assert result.exit_code == 1
     said = "hedgerow: mesh.yaml: tenants_file: a path is needed, ~no-such-user is no user's home folder\n"

@@ -89,3 +89,21 @@ def scripted(**lines: list[Said]) -> ScriptedAudio:
     audio = ScriptedAudio()
     audio.script = {name.encode(): line for name, line in lines.items()}
     return audio
+
+
+async def cut_off(**heard: list[Said]) -> Talk:
+    """A talk in which the question `a` is cut off by `b` and `c` before its answer began."""
+    talk, began = Talk(scripted(**heard)), asyncio.Event()
+
+    async def silent(request: pb.GenerateRequest, send: Send) -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    talk.how = silent
+    talk.say(b"a")
+    await talk.until("transcript")
+    await began.wait()
+    talk.how = talk.answer
+    talk.say(b"b", b"c")
+    assert (await talk.until("interrupted")).interrupted.text == ""
+    return talk

@@ -13,7 +13,7 @@ from services.gateway.answer.event_writer import Send
 from services.gateway.errors import Idle, KeyUnknown
 from services.runtime.errors import InvalidInput, Unavailable
 from services.runtime.limits import SPEECH_BYTES
-from tests.unit.gateway.api.talking import STARTED, Talk, delta, partial, scripted, segment
+from tests.unit.gateway.api.talking import STARTED, Talk, cut_off, delta, partial, scripted, segment
 from tests.unit.gateway.scripted_media import Said, ScriptedAudio
 
 pytestmark = pytest.mark.paused
@@ -89,24 +89,6 @@ async def test_a_replaced_answer_is_in_the_conversation_with_its_replacement():
     talk.end()
     await talk.rest()
     assert asked[1] == ["One?", "It is Paris.", "Two?"]
-
-
-async def cut_off(**heard: list[Said]) -> Talk:
-    """A talk in which the question `a` is cut off by `b` and `c` before its answer began."""
-    talk, began = Talk(scripted(**heard)), asyncio.Event()
-
-    async def silent(request: pb.GenerateRequest, send: Send) -> None:
-        began.set()
-        await asyncio.Event().wait()
-
-    talk.how = silent
-    talk.say(b"a")
-    await talk.until("transcript")
-    await began.wait()
-    talk.how = talk.answer
-    talk.say(b"b", b"c")
-    assert (await talk.until("interrupted")).interrupted.text == ""
-    return talk
 
 
 async def test_a_question_cut_off_before_its_answer_began_goes_on_with_what_is_said_next():

@@ -80,7 +80,7 @@ class Kept(RuleBasedStateMachine):
             client.ended = type(error).__name__
 
     def run_for(self, seconds: float) -> None:
-        """Let so many seconds pass, and what is cancelled at their end end."""
+        """Let so many seconds pass; tasks that are cancelled at the last moment end, too."""
         for each in (seconds, 0, 0):
             self.loop.run_until_complete(asyncio.sleep(each))
 

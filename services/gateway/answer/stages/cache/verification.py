@@ -26,6 +26,7 @@ from services.gateway.upstream.calls import whose
 from services.gateway.upstream.router import Routes
 from services.runtime import telemetry
 from services.runtime.errors import ServiceError
+from services.runtime.policy.fair_slots import leaves_room
 from services.runtime.routing import Demand, Tier
 
 _REPORT_S = 2.0
@@ -46,8 +47,7 @@ class CacheVerification:
         """Verify a sample as the answer to a conversation. `above`: the span of the request that it came with."""
         messages = list(to_judge(conversation, sample.answer.text))
         model = self._model(messages)
-        of_tenant = sum(name == tenant.name for name in self._judging.values())
-        if not model or of_tenant >= self._settings.at_once - len(self._judging):
+        if not model or not leaves_room(self._judging.values(), tenant.name, self._settings.at_once):
             _JUDGED.labels("dropped").inc()
             return
         span = telemetry.start_span("judge", SpanKind.INTERNAL, parent=above)
