@@ -10,6 +10,7 @@ import typer
 from hedgerow_cli import mesh_file, options
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from launcher.meshfile.template import InitAnswers
@@ -120,16 +121,13 @@ def _usable(model: str) -> str:
     return model
 
 
-def _callers(callers: str) -> str:
-    if callers not in list(Callers):
-        raise typer.BadParameter(f"one of {', '.join(Callers)}, got {callers}")
-    return callers
+def _one_of(words: type[StrEnum]) -> Callable[[str], str]:
+    def checked(given: str) -> str:
+        if given not in list(words):
+            raise typer.BadParameter(f"one of {', '.join(words)}, got {given}")
+        return given
 
-
-def _which(stored: str) -> str:
-    if stored not in list(StoredAnswers):
-        raise typer.BadParameter(f"one of {', '.join(StoredAnswers)}, got {stored}")
-    return stored
+    return checked
 
 
 def _answers(
@@ -150,10 +148,10 @@ def _answers(
         key_env = str(typer.prompt("Which variable has its key? (empty: none)", usual, err=True)) if ask else usual
     if callers is None and ask:
         question = "Which callers? local: all on this machine; keys: those with a key"
-        callers = Callers(typer.prompt(question, "local", err=True, value_proc=_callers))
+        callers = Callers(typer.prompt(question, "local", err=True, value_proc=_one_of(Callers)))
     if stored is None and ask:
         question = "May a stored answer be given again? no; exact: to the same question; semantic: also other wordings"
-        stored = StoredAnswers(typer.prompt(question, "no", err=True, value_proc=_which))
+        stored = StoredAnswers(typer.prompt(question, "no", err=True, value_proc=_one_of(StoredAnswers)))
     key_env = (key_env or "").strip()
     model = asyncio.run(named_by_server(model, os.environ.get(key_env, "")))
     return InitAnswers(model, key_env, (callers or Callers.LOCAL).value, (stored or StoredAnswers.NO).value)

@@ -109,12 +109,11 @@ def demo_mesh(
     *,
     http_port: int = 0,
     otlp_endpoint: str = "",
-    overrides: Mapping[str, Mapping[str, str]] | None = None,
 ) -> list[ServiceSpec]:
     """The demo's services, the front (the gateway) last.
 
     `ports` is the first of as many in a row as there are `SERVICES`, or one for each in their order; `http_port` is
-    where the gateway serves HTTP, 0: nowhere. `overrides` are environment variables by service name.
+    where the gateway serves HTTP, 0: nowhere.
     """
     settings = demo_settings(models)
     numbers = range(ports, ports + len(SERVICES)) if isinstance(ports, int) else ports
@@ -125,10 +124,7 @@ def demo_mesh(
     if http_port:
         settings["gateway"]["HTTP_ADDRESS"] = f"127.0.0.1:{http_port}"
     everywhere = {"OTLP_ENDPOINT": otlp_endpoint} if otlp_endpoint else {}
-    return [
-        service_spec(name, name, at[name], {**everywhere, **own}, (overrides or {}).get(name, {}))
-        for name, own in settings.items()
-    ]
+    return [service_spec(name, name, at[name], {**everywhere, **own}) for name, own in settings.items()]
 
 
 def demo_settings(models: DemoModels) -> dict[str, dict[str, str]]:

@@ -36,13 +36,11 @@ def collections_at(cache: str) -> dict[str, dict[str, object]]:
     return {"collections": {"address": cache, "identity": "cache", "call_ms": 1_000}}
 
 
-def service_spec(
-    name: str, service: str, address: str, settings: Mapping[str, str], environment: Mapping[str, str]
-) -> ServiceSpec:
-    """A service of Hedgerow with a name; `environment` takes precedence over `settings`."""
+def service_spec(name: str, service: str, address: str, settings: Mapping[str, str]) -> ServiceSpec:
+    """A service of Hedgerow with a name."""
     kind = service.partition("-")[0]
     variables = {f"HEDGEROW_{kind.upper()}_{key}": value for key, value in {"ADDRESS": address, **settings}.items()}
-    return ServiceSpec(name, f"services.{kind}", address, {**variables, **environment})
+    return ServiceSpec(name, f"services.{kind}", address, variables)
 
 
 class Mesh:

@@ -133,9 +133,9 @@ class ReplicatedMesh:
         if self.tls:
             more["TLS_DIR"] = str(self._certificates / identity)
         certificates = self._certificates / identity if self.tls else None
-        environment = {"GRPC_XDS_BOOTSTRAP_CONFIG": xds_bootstrap(self._at("control"), name, certificates)}
-        spec = service_spec(name, service, self._at(name), {**settings, **more}, environment)
-        return replace(spec, tls=self._asked_as_operator(identity))
+        xds = {"GRPC_XDS_BOOTSTRAP_CONFIG": xds_bootstrap(self._at("control"), name, certificates)}
+        spec = service_spec(name, service, self._at(name), {**settings, **more})
+        return replace(spec, environment={**spec.environment, **xds}, tls=self._asked_as_operator(identity))
 
     def _redis(self) -> ServiceSpec:
         password = str(self._secrets / REDIS / CONFIG)  # on a command line all users of the machine could read it

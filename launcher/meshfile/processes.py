@@ -131,7 +131,7 @@ class _Local:
         }
         for name in process_names(part.name, part.replicas):
             address = self.file.gateway.address if part.service == "gateway" else self.ports.address(name)
-            yield service_spec(name, part.service, address, settings, {})
+            yield service_spec(name, part.service, address, settings)
 
     def _own(self, part: Part, everybody: Iterable[Part]) -> dict[str, str]:
         """The settings that it has because it runs here."""

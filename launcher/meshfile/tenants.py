@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
 
-from hedgerow.tenants import A_NAME, Permission, is_name
+from hedgerow.tenants import A_NAME, TOOL, Permission, as_tool, is_name
 from launcher.meshfile.expiry import Moment, written
 from launcher.meshfile.fields import CallersKeyFile, Digest, KeyNames
 from launcher.meshfile.models import Section
@@ -51,16 +50,7 @@ def _as_name(name: str) -> str:
 
 TenantName = Annotated[str, AfterValidator(_as_name)]
 
-_TOOL = r"^(\*|[A-Za-z0-9_*?-]+/.+)$"
-
-
-def _is_tool(name: str) -> str:
-    if not re.match(_TOOL, name):
-        raise ValueError("a tool is needed as source/name, such as collections/search_*, or * for all")
-    return name
-
-
-_Tool = Annotated[str, AfterValidator(_is_tool), WithJsonSchema({"type": "string", "pattern": _TOOL})]
+_Tool = Annotated[str, AfterValidator(as_tool), WithJsonSchema({"type": "string", "pattern": TOOL})]
 Tools = Annotated[list[_Tool], BeforeValidator(_one_or_many, json_schema_input_type=_Tool | list[_Tool])]
 Permissions = Annotated[
     list[Permission], BeforeValidator(_one_or_many, json_schema_input_type=Permission | list[Permission])

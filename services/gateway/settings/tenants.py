@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
-from hedgerow.tenants import Permission, read_moment
+from hedgerow.tenants import TOOL, Permission, as_tool, read_moment
 from services.gateway.cache_eligibility.settings import DEFAULT_HITS, HitSettings
 from services.gateway.settings.group import Group
 from services.gateway.settings.guard import UNGUARDED, GuardSettings
@@ -47,16 +46,7 @@ def _one_or_many(given: Any) -> Any:
     return (given,) if isinstance(given, str) else given
 
 
-_TOOL = r"^(\*|[A-Za-z0-9_*?-]+/.+)$"
-
-
-def _is_tool(name: str) -> str:
-    if not re.match(_TOOL, name):
-        raise ValueError("a tool is needed as source/name, such as collections/search_*, or * for all")
-    return name
-
-
-_Tool = Annotated[str, AfterValidator(_is_tool), WithJsonSchema({"type": "string", "pattern": _TOOL})]
+_Tool = Annotated[str, AfterValidator(as_tool), WithJsonSchema({"type": "string", "pattern": TOOL})]
 Tools = Annotated[tuple[_Tool, ...], BeforeValidator(_one_or_many, json_schema_input_type=_Tool | tuple[_Tool, ...])]
 Permissions = Annotated[
     tuple[Permission, ...], BeforeValidator(_one_or_many, json_schema_input_type=Permission | tuple[Permission, ...])

@@ -45,22 +45,12 @@ def test_every_service_is_configured_with_its_address_and_the_trace_endpoint() -
         assert {name.startswith(prefix) for name in spec.environment} == {True}
 
 
-def test_the_larger_model_speculates_with_the_smaller_one() -> None:
+def test_the_larger_model_speculates_with_the_smaller_one_and_calls_are_found_in_what_both_write() -> None:
     specs = {spec.name: spec.environment for spec in demo_mesh(6000, Path("state"), FIXTURES)}
     speculative = json.loads(specs["llm-quality"]["HEDGEROW_LLM_VLLM__SPECULATIVE_CONFIG"])
     assert speculative["model"] == specs["llm-fast"]["HEDGEROW_LLM_VLLM__MODEL"]
     assert "HEDGEROW_LLM_VLLM__SPECULATIVE_CONFIG" not in specs["llm-fast"]
-
-
-def test_calls_are_found_in_what_both_models_write() -> None:
-    specs = {spec.name: spec.environment for spec in demo_mesh(6000, Path("state"), FIXTURES)}
     assert {specs[name]["HEDGEROW_LLM_VLLM__TOOL_PARSER"] for name in ("llm-fast", "llm-quality")} == {"hermes"}
-
-
-def test_a_caller_may_overrule_a_service() -> None:
-    own = {"cache": {"HEDGEROW_CACHE_DATABASE": ""}}
-    specs = {spec.name: spec.environment for spec in demo_mesh(6000, Path("state"), FIXTURES, overrides=own)}
-    assert specs["cache"]["HEDGEROW_CACHE_DATABASE"] == ""
 
 
 def test_a_missing_model_is_named_with_the_command_that_pulls_it(tmp_path: Path) -> None:

@@ -39,9 +39,6 @@ class MemoryResponses:
         self._ttl_s, self._tenant_bytes = ttl_s, min(tenant_bytes, max_bytes)
         self._stored: FairLru[str, _Stored] = FairLru(max_bytes)
 
-    def __len__(self) -> int:
-        return len(self._stored)
-
     @property
     def total_bytes(self) -> int:
         return self._stored.bytes

@@ -44,7 +44,7 @@ async def test_a_response_expires_however_often_it_is_used_and_leaves_no_timer()
     await asyncio.sleep(6)
     assert await responses.get(ACME, "resp_1")
     await asyncio.sleep(5)
-    assert (await responses.get(ACME, "resp_1"), len(responses)) == (None, 0)
+    assert (await responses.get(ACME, "resp_1"), responses.total_bytes) == (None, 0)
 
 
 async def test_a_response_that_is_stored_again_lives_from_then_on() -> None:
