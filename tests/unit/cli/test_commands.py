@@ -17,10 +17,9 @@ from hedgerow.cache.v1 import cache_pb2
 from hedgerow_cli import main
 from hedgerow_cli.app import app
 from hedgerow_cli.bench import benches
-from hedgerow_cli.failures import explain, fail, reported
+from hedgerow_cli.failures import explain, reported
 from hedgerow_cli.input_options import mesh_tools, own_tools, read_tool
 from hedgerow_cli.screen import written_as_it_comes
-from hedgerow_cli.status import known_addresses
 from tests import listings
 
 COMMANDS = ["init", "check", "up", "render", "ask", "chat", "transcribe", "classify", "status", "mesh status", "bench"]
@@ -132,13 +131,6 @@ def test_with_json_there_is_one_object_also_where_a_command_cannot_begin(
     assert result.stderr == ""
 
 
-def test_a_failure_is_a_line_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(typer.Exit) as caught:
-        fail("it broke")
-    assert caught.value.exit_code == 1
-    assert capsys.readouterr() == ("", "hedgerow: it broke\n")
-
-
 def test_a_failure_as_json_is_one_object_on_stdout(capsys: pytest.CaptureFixture[str]) -> None:
     made = {"policy": "breaker", "action": "refused", "subject": "m", "reason": "5 of 5 failed", "at_ms": 1.5}
     with pytest.raises(typer.Exit) as caught, reported(as_json=True):
@@ -169,12 +161,6 @@ def test_a_terminal_is_not_given_control_codes(
     with written_as_it_comes() as write:
         write("a\x1b[2Jb\x07\tc\x9b\n")
     assert capsys.readouterr().out == "a[2Jb\tc\n"
-
-
-def test_addresses_come_from_the_running_mesh_or_are_the_defaults(tmp_path: Path) -> None:
-    assert known_addresses(tmp_path)["gateway"] == "127.0.0.1:50050"
-    with listings.running(tmp_path, [{"name": "cache", "address": "127.0.0.1:7"}]):
-        assert known_addresses(tmp_path) == {"cache": "127.0.0.1:7"}
 
 
 def test_an_empty_key_is_refused_by_the_cache_and_clears_no_tenant(monkeypatch: pytest.MonkeyPatch) -> None:

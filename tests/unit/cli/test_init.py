@@ -33,6 +33,7 @@ def test_init_asks_for_model_variable_callers_and_stored_answers(file: Path) -> 
     assert written["tenants"]["me"] == {"key_env": "HEDGEROW_API_KEY"}
     assert "cache" not in written, "stored answers are off unless an option asks for them"
     assert "export MY_KEY=" in result.stdout
+    assert "export HEDGEROW_API_KEY=$(openssl rand -hex 24)" in result.stdout
 
 
 def test_a_wrong_answer_is_asked_again(file: Path) -> None:
@@ -49,13 +50,6 @@ def test_a_name_and_a_url_are_a_model_by_the_form_of_up(file: Path) -> None:
     url = f"http://127.0.0.1:{free_port()}/v1"
     assert init(file, "--yes", "--model", f"small={url}").exit_code == 0
     assert yaml.safe_load(file.read_text())["models"]["small"] == {"url": url, "model": "small", "tier": "balanced"}
-
-
-def test_init_prints_how_to_make_the_callers_key(file: Path) -> None:
-    assert (
-        "export HEDGEROW_API_KEY=$(openssl rand -hex 24)"
-        in init(file, "--yes", "--model", "a/b", "--callers", "keys").stdout
-    )
 
 
 def test_with_yes_it_asks_nothing_and_takes_the_providers_usual_variable(file: Path) -> None:

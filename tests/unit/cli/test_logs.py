@@ -17,9 +17,13 @@ from hedgerow_cli.log_files import Log, named
 from tests.listings import running
 
 
-@pytest.fixture
-def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def logs() -> Path:
     folder = Path(".hedgerow/meshes/prod/logs")
     folder.mkdir(parents=True)
     (folder / "gateway.log").write_text("one\ntwo\nthree\n")
@@ -98,10 +102,7 @@ def test_a_log_is_read_from_its_end_in_blocks_and_goes_on_there(tmp_path: Path) 
     assert list(log.more()) == log.rest() == []
 
 
-def test_lines_of_a_shared_log_have_the_names_of_their_services(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_lines_of_a_shared_log_have_the_names_of_their_services() -> None:
     folder = Path(".hedgerow/logs")
     folder.mkdir(parents=True)
     began = "2026-11-26 07:24:45,576 INFO"
@@ -116,10 +117,7 @@ def test_lines_of_a_shared_log_have_the_names_of_their_services(
     assert "there are hedgerow, llm-a, llm-b, router" in " ".join(shown("cache").stderr.split())
 
 
-def test_a_long_shared_log_is_read_a_few_times_also_while_it_is_followed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_long_shared_log_is_read_a_few_times_also_while_it_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     file = Path(".hedgerow/logs/hedgerow.log")
     file.parent.mkdir(parents=True)
     file.write_text("".join(f"2026-11-26 07:24:45,576 INFO router a [-] {number:08}\n" for number in range(20_000)))
@@ -143,25 +141,12 @@ def test_a_long_shared_log_is_read_a_few_times_also_while_it_is_followed(
     assert len(reads) < 20
 
 
-def test_down_without_a_mesh_succeeds_with_a_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_down_without_a_mesh_succeeds_with_a_message() -> None:
     done = CliRunner().invoke(app, ["down"])
     assert (done.exit_code, done.stdout) == (0, "no mesh runs in .hedgerow: nothing to end\n")
 
 
-def test_down_signals_no_process_of_a_listing_that_a_killed_mesh_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_down_signals_no_process_of_a_listing_that_a_killed_mesh_left() -> None:
     Path(".hedgerow").mkdir()
     Path(".hedgerow/running.json").write_text(json.dumps({"pid": os.getpid(), "services": []}))
     assert json.loads(CliRunner().invoke(app, ["down", "--json"]).stdout) == {"ended": []}
-
-
-def test_down_with_several_meshes_requires_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    service = [{"name": "gateway", "address": "127.0.0.1:1"}]
-    with running(Path(".hedgerow/meshes/a"), service), running(Path(".hedgerow/meshes/b"), service):
-        refused = CliRunner().invoke(app, ["down"])
-    assert refused.exit_code == 2
-    assert "2 meshes run here, one is needed" in " ".join(refused.stderr.split())

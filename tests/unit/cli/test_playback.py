@@ -20,8 +20,8 @@ def test_channels_become_one_and_what_is_too_loud_is_cut() -> None:
 
 
 @pytest.mark.parametrize("suffix", ["wav", "flac", "mp3", "ogg"])
-async def test_a_block_comes_when_it_would_have_been_spoken(
-    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_blocks_come_when_they_would_have_been_spoken_and_join_to_what_the_file_holds(
+    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     slept: list[float] = []
 
@@ -30,32 +30,17 @@ async def test_a_block_comes_when_it_would_have_been_spoken(
 
     monkeypatch.setattr(asyncio, "sleep", sleep)
     monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: 100.0)
-    path = tmp_path / f"talk.{suffix}"
-    soundfile.write(path, np.zeros(4_000), 16_000)
-    with opened(path) as playback:
-        assert playback.format == AudioFormat("pcm_s16le", 16_000, 1)
-        blocks = [block async for block in playback.blocks()]
-    assert slept[:2] == pytest.approx([0.1, 0.2])
-    assert [len(block) for block in blocks[:2]] == [3_200, 3_200]
-    assert sum(map(len, blocks)) >= 8_000
-
-
-@pytest.mark.parametrize("suffix", ["wav", "flac", "mp3", "ogg"])
-async def test_blocks_join_to_what_the_file_holds(
-    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    async def sleep(_: float) -> None:
-        pass
-
-    monkeypatch.setattr(asyncio, "sleep", sleep)
     path, time_s = tmp_path / f"talk.{suffix}", np.arange(96_000) / 16_000
     loudness = 0.1 * (np.sin(2 * np.pi * 3 * time_s) > 0)  # an MP3 saves bits in the pauses for what is loud
     soundfile.write(path, loudness * np.random.default_rng(7).normal(size=96_000), 16_000)
     whole, _ = soundfile.read(path, dtype="float32", always_2d=True)
     with opened(path) as playback:
-        joined = b"".join([block async for block in playback.blocks()])
+        assert playback.format == AudioFormat("pcm_s16le", 16_000, 1)
+        blocks = [block async for block in playback.blocks()]
+    assert slept[:2] == pytest.approx([0.1, 0.2])
+    assert [len(block) for block in blocks[:2]] == [3_200, 3_200]
     expected = np.frombuffer(as_pcm(whole), "<i2").astype(int)
-    assert np.abs(np.frombuffer(joined, "<i2") - expected).max() <= 1
+    assert np.abs(np.frombuffer(b"".join(blocks), "<i2") - expected).max() <= 1
     assert capfd.readouterr().err == ""
 
 

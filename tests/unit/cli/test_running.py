@@ -55,6 +55,10 @@ def runs() -> Iterator[Runs]:
         yield run
 
 
+def of_gateway(**fields: str) -> MeshFile:
+    return MeshFile.model_construct(gateway=Gateway(**fields), models={}, tenants={})
+
+
 def asked(*arguments: str) -> str:
     """The parsed options of a command, or its error."""
     app = typer.Typer()
@@ -153,21 +157,16 @@ def test_up_names_the_mesh_where_commands_would_find_another_or_none(
     monkeypatch.chdir(here / "here")
     for number, folder in enumerate(folders):
         runs(Path(folder), 6000 + 10 * number)
-    said = MeshFile.model_construct(gateway=Gateway(address="127.0.0.1:50050"), models={}, tenants={})
-    steps = file_steps(Path("prod.yaml"), Path(folders[0]), said)
+    steps = file_steps(Path("prod.yaml"), Path(folders[0]), of_gateway(address="127.0.0.1:50050"))
     assert f"hedgerow status{others}\n" in steps
     assert ("hedgerow ask --gateway 127.0.0.1:50050 " in steps) == bool(others)
 
 
 def test_paths_with_blanks_are_quoted_in_what_up_says_to_try(runs: Runs) -> None:
     runs(Path("my shop/.hedgerow/meshes/prod"), 6000)
-    said = MeshFile.model_construct(gateway=Gateway(address="127.0.0.1:50050"), models={}, tenants={})
-    steps = file_steps(Path("my shop/prod.yaml"), Path("my shop/.hedgerow/meshes/prod"), said)
+    gateway = of_gateway(address="127.0.0.1:50050")
+    steps = file_steps(Path("my shop/prod.yaml"), Path("my shop/.hedgerow/meshes/prod"), gateway)
     assert "hedgerow status --state-dir 'my shop/.hedgerow/meshes/prod'\n" in steps
-
-
-def of_gateway(**fields: str) -> MeshFile:
-    return MeshFile.model_construct(gateway=Gateway(**fields), models={}, tenants={})
 
 
 def test_clients_of_this_machine_are_given_an_address_that_they_can_connect_to(here: Path) -> None:

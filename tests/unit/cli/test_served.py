@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -24,11 +23,14 @@ LISTED = [
 ]
 
 
-def served(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> str:
+def served(monkeypatch: pytest.MonkeyPatch, *arguments: str, metrics: bytes = b"") -> str:
     """The output of the command for a gateway that lists these models."""
-    answer: Any = lambda *_, **__: io.BytesIO(json.dumps({"data": LISTED}).encode())  # noqa: E731
-    monkeypatch.setattr(scrape, "get", answer)
-    result = CliRunner().invoke(app, ["models", "served", "--url", "http://gateway.test", *arguments])
+
+    def page(url: str, *_: object) -> io.BytesIO:
+        return io.BytesIO(metrics if url.endswith("/metrics") else json.dumps({"data": LISTED}).encode())
+
+    monkeypatch.setattr(scrape, "get", page)
+    result = CliRunner().invoke(app, ["models", "served", *(arguments or ("--url", "http://gateway.test"))])
     assert result.exit_code == 0, result.output
     return result.stdout
 
@@ -42,7 +44,7 @@ def test_a_model_has_its_tier_or_the_apis_that_it_serves_and_its_price(monkeypat
 
 
 def test_programs_get_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    models = json.loads(served(monkeypatch, "--json"))["models"]
+    models = json.loads(served(monkeypatch, "--url", "http://gateway.test", "--json"))["models"]
     assert models[1] == {
         **{"name": "bge", "tier": None, "context_tokens": None, "prompt_usd_per_mtok": 0.02},
         "serves": ["embeddings", "rerank"],
@@ -59,18 +61,10 @@ def test_a_model_of_the_mesh_here_that_cannot_be_reached_has_its_url_and_the_rea
     here = [{"name": "llm-gpt", "address": "127.0.0.1:1"}, {"name": "gateway", "address": "127.0.0.1:2"}]
     monkeypatch.setattr(running, "services", lambda _: here)
     monkeypatch.setattr(outages, "model_state", asked)
-    monkeypatch.setattr(scrape, "get", lambda *_, **__: io.BytesIO(json.dumps({"data": LISTED}).encode()))
-    result = CliRunner().invoke(app, ["models", "served", "--state-dir", str(tmp_path)])
-    assert result.stdout.splitlines()[1] == "  http://provider.test/v1: connection refused"
+    lines = served(monkeypatch, "--state-dir", str(tmp_path)).splitlines()
+    assert lines[1] == "  http://provider.test/v1: connection refused"
 
 
-def test_on_another_host_open_breakers_show_a_failing_model(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def answer(url: str, *_: object) -> io.BytesIO:
-        metrics = b'hedgerow_breaker_open{backend="gpt@10.0.0.1:1"} 1.0\n'
-        return io.BytesIO(metrics if url.endswith("/metrics") else json.dumps({"data": LISTED}).encode())
-
-    monkeypatch.setattr(scrape, "get", answer)
-    result = CliRunner().invoke(app, ["models", "served", "--url", "http://gateway.test"])
-    assert result.stdout.splitlines()[1] == "  calls fail: the gateway's breaker is open"
+def test_on_another_host_open_breakers_show_a_failing_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = served(monkeypatch, metrics=b'hedgerow_breaker_open{backend="gpt@10.0.0.1:1"} 1.0\n').splitlines()
+    assert lines[1] == "  calls fail: the gateway's breaker is open"

@@ -131,25 +131,6 @@ def test_a_manifest_that_cannot_be_read_is_no_model(cache: Path, broken: str) ->
     assert not is_whole(entry("whisper-base"), folder)
 
 
-@pytest.mark.parametrize(
-    ("said", "field"),
-    [
-        ("smollm2-135m", "catalog"),
-        ("./model", "folder"),
-        ("model", "folder"),
-        ("HuggingFaceTB/SmolLM2-135M-Instruct", "hub"),
-        ("gpt2", "hub"),
-        ("https://api.example/v1", "url"),
-    ],
-)
-def test_a_short_text_is_a_url_a_folder_a_name_in_the_catalogue_or_on_the_hub(
-    tmp_path: Path, said: str, field: str
-) -> None:
-    (tmp_path / "model").mkdir()
-    (model,) = file_of(f"models: {{a: '{said}'}}", tmp_path).models.values()
-    assert [name for name in ("url", "folder", "catalog", "hub") if getattr(model, name)] == [field]
-
-
 def test_a_folder_of_the_same_name_comes_before_the_catalogue(tmp_path: Path, cache: Path) -> None:
     (tmp_path / "whisper-base").mkdir()
     file = file_of("models: {a: smollm2-135m}\naudio: whisper-base\nvision: efficientnet-lite0", tmp_path)

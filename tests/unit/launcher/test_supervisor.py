@@ -44,21 +44,25 @@ class ScriptedProcess:
         return 1
 
 
-def started(lives: list[float | None], seconds: float, report: supervisor.Report = lambda _: None) -> list[float]:
-    """After how many seconds each process of a service was started that is kept running."""
+def started(
+    lives: list[float | None], seconds: float, report: supervisor.Report = lambda _: None, *, first: bool = True
+) -> list[float]:
+    """After how many seconds each process of a service was started that is kept running. `first`: it has a process at
+    the beginning."""
     ScriptedProcess.lives, ScriptedProcess.started_at = lives, []
 
-    async def main() -> None:
-        spec = ServiceSpec("one", "services.one", f"127.0.0.1:{free_port()}")
-        service = Supervisor(spec, Path(), report)
-        keeper = asyncio.create_task(service.keep_running(await service.start()))
+    async def main() -> float:
+        began = asyncio.get_running_loop().time()
+        service = Supervisor(ServiceSpec("one", "services.one", f"127.0.0.1:{free_port()}"), Path(), report)
+        keeper = asyncio.create_task(service.keep_running(await service.start() if first else None))
         await asyncio.wait([keeper], timeout=seconds)
         assert not keeper.done(), keeper.exception()
         keeper.cancel()
+        return began
 
     with patch.object(supervisor, "ServiceProcess", ScriptedProcess):
-        on_paused_loop(main())
-    return [round(at - ScriptedProcess.started_at[0], 1) for at in ScriptedProcess.started_at]
+        began = on_paused_loop(main())
+    return [round(at - began, 1) for at in ScriptedProcess.started_at]
 
 
 @pytest.mark.parametrize(
@@ -74,23 +78,6 @@ def test_a_service_is_started_again_after_a_pause_that_grows(
     lives: list[float | None], seconds: float, starts: list[float]
 ) -> None:
     assert started(lives, seconds) == starts
-
-
-def test_a_service_without_a_first_process_is_started_after_a_pause() -> None:
-    ScriptedProcess.lives, ScriptedProcess.started_at = [None, 100.0], []
-
-    async def main() -> float:
-        began = asyncio.get_running_loop().time()
-        service = Supervisor(ServiceSpec("one", "services.one", f"127.0.0.1:{free_port()}"), Path(), lambda _: None)
-        keeper = asyncio.create_task(service.keep_running(None))
-        await asyncio.wait([keeper], timeout=20)
-        assert not keeper.done(), keeper.exception()
-        keeper.cancel()
-        return began
-
-    with patch.object(supervisor, "ServiceProcess", ScriptedProcess):
-        began = on_paused_loop(main())
-    assert [round(at - began, 1) for at in ScriptedProcess.started_at] == [0.1, 0.3]
 
 
 _FRONT, _SLOW, _QUICK = (
@@ -111,6 +98,10 @@ _FRONT, _SLOW, _QUICK = (
 )
 def test_a_process_has_its_services_grace_before_it_is_killed(spec: ServiceSpec, seconds: float) -> None:
     assert spec.stops_within_s == seconds + SLACK_S
+
+
+def test_a_service_without_a_first_process_is_started_after_a_pause() -> None:
+    assert started([None, 100.0], 20, first=False) == [0.1, 0.3]
 
 
 def test_a_failing_listener_ends_no_service() -> None:

@@ -13,6 +13,7 @@ import pytest
 from hedgerow import AsyncClient, Cancelled
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from tests.cancelling import cancelled_at_every_await
+from tests.unit.sdk.scripted_call import ScriptedCall
 
 Work = AsyncIterator[Coroutine[Any, Any, object]]
 LOST = grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata(), grpc.aio.Metadata(), "Socket closed")
@@ -23,47 +24,6 @@ def said(text: str) -> pb.GenerateResponse:
 
 
 FINAL = pb.GenerateResponse(events=[pb.Event(final=pb.Final(text="Paris."))])
-
-
-class ScriptedCall:
-    """Plays its script, a message each 10 ms; an error ends it. Takes what is sent."""
-
-    def __init__(self, *script: Any):
-        self._script, self.over, self.sent = script, False, 0
-        self.was_cancelled = False
-
-    async def __aiter__(self) -> AsyncGenerator[Any, None]:
-        for step in self._script:
-            try:
-                await asyncio.sleep(0.01)
-            except asyncio.CancelledError:  # as gRPC's
-                self.cancel()
-                raise
-            if isinstance(step, Exception):
-                self.over = True
-                raise step
-            yield step
-        self.over = True
-
-    def done(self) -> bool:
-        return self.over
-
-    async def wait_for_connection(self) -> None:
-        await asyncio.sleep(0)
-
-    async def write(self, message: Any) -> None:
-        await asyncio.sleep(0.005)
-        self.sent += 1
-
-    async def done_writing(self) -> None:
-        await asyncio.sleep(0)
-
-    def cancel(self) -> None:
-        self.was_cancelled |= not self.over
-        self.over = True
-
-    def cancelled(self) -> bool:
-        return self.was_cancelled
 
 
 class ScriptedStub:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import Any
-
 import grpc
 import pytest
 from google.rpc import code_pb2, error_details_pb2, status_pb2
@@ -17,6 +14,7 @@ from hedgerow._resuming import Resuming
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from tests.clock import PausedClock
+from tests.unit.sdk.scripted_call import ScriptedCall
 
 LOST = Unavailable("lost", reason="CONNECTION_LOST")
 NO_GATEWAY = Unavailable("nobody", reason="NO_GATEWAY")
@@ -161,7 +159,7 @@ async def test_a_stream_goes_on_from_its_text_where_the_next_gateway_has_not_kep
 
     def begin(out: Outgoing[pb.GenerateRequest]) -> ScriptedCall:
         asked.append(out.request)
-        return ScriptedCall(next(calls))
+        return ScriptedCall(*next(calls))
 
     request = pb.GenerateRequest(budget_ms=60_000, idempotency_key="k")
     stream = AsyncAnswerStream(begin, Outgoing(request, 61.0, ()), Peer("x:1"))
@@ -170,24 +168,6 @@ async def test_a_stream_goes_on_from_its_text_where_the_next_gateway_has_not_kep
         ("k", 1, ""),
         ("", 0, "Par"),
     ]
-
-
-class ScriptedCall:
-    """Gives messages; an error ends it."""
-
-    def __init__(self, script: list[Any]):
-        self._script = script
-
-    async def __aiter__(self) -> AsyncIterator[Any]:
-        for step in self._script:
-            if isinstance(step, Exception):
-                raise step
-            yield step
-
-    def cancel(self) -> None: ...
-
-    def cancelled(self) -> bool:
-        return False
 
 
 def test_from_a_text_that_replaced_another_a_model_goes_on_without_the_others_tokens() -> None:

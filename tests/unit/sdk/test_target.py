@@ -16,53 +16,25 @@ from hedgerow_cli.scrape import get
 CLIENTS = ["Client", "AsyncClient", "VisionClient", "AsyncVisionClient", "AudioClient", "AsyncAudioClient"]
 
 
-@pytest.mark.parametrize(
-    "target",
-    [
-        "127.0.0.1:50050",
-        "127.9.8.7:1",
-        "127.0.0.1",
-        "[::1]:50050",
-        "[::ffff:127.0.0.1]:50050",
-        "::1",
-        "localhost:50050",
-        "LocalHost.:50050",
-        "localhost",
-        "unix:gateway.sock",
-        "unix:///run/gateway.sock",
-        "unix-abstract:gateway",
-        "dns:///localhost:50050",
-        "dns:127.0.0.1:50050",
-        "ipv4:127.0.0.1:50050,127.0.0.2:50050",
-        "ipv6:[::1]:50050",
-    ],
-)
+HERE = """
+    127.0.0.1:50050 127.9.8.7:1 127.0.0.1 [::1]:50050 [::ffff:127.0.0.1]:50050 ::1 localhost:50050 LocalHost.:50050
+    localhost unix:gateway.sock unix:///run/gateway.sock unix-abstract:gateway dns:///localhost:50050
+    dns:127.0.0.1:50050 ipv4:127.0.0.1:50050,127.0.0.2:50050 ipv6:[::1]:50050
+"""
+ELSEWHERE = """
+    gw.example:50050 10.0.0.1:50050 0.0.0.0:50050 [fe80::1]:50050 localhost.example:50050 127.0.0.1.example:50050
+    127.0.0.1,10.0.0.1:50050 dns:///gw.example:50050 dns://10.0.0.1/localhost:50050
+    ipv4:127.0.0.1:50050,10.0.0.1:50050 ipv6:[::1]:50050,[2001:db8::1]:50050 xds:///gateway xds://authority/localhost
+    vsock:2:50050 http://localhost:50050 unixes:50050
+"""
+
+
+@pytest.mark.parametrize("target", HERE.split())
 def test_these_targets_are_on_this_machine(target: str) -> None:
     assert stays_here(target)
 
 
-@pytest.mark.parametrize(
-    "target",
-    [
-        "gw.example:50050",
-        "10.0.0.1:50050",
-        "0.0.0.0:50050",
-        "[fe80::1]:50050",
-        "localhost.example:50050",
-        "127.0.0.1.example:50050",
-        "127.0.0.1,10.0.0.1:50050",
-        "dns:///gw.example:50050",
-        "dns://10.0.0.1/localhost:50050",
-        "ipv4:127.0.0.1:50050,10.0.0.1:50050",
-        "ipv6:[::1]:50050,[2001:db8::1]:50050",
-        "xds:///gateway",
-        "xds://authority/localhost",
-        "vsock:2:50050",
-        "http://localhost:50050",
-        "unixes:50050",
-        "",
-    ],
-)
+@pytest.mark.parametrize("target", [*ELSEWHERE.split(), ""])
 def test_these_targets_may_be_another_machine(target: str) -> None:
     assert not stays_here(target)
 

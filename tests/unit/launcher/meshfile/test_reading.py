@@ -57,13 +57,23 @@ def test_four_lines_are_a_mesh(folder: Path) -> None:
     assert (file.vision, file.audio, file.tracing, file.tenants) == (None, None, None, {})
 
 
-def test_a_model_in_short_is_a_folder_a_name_on_the_hub_or_a_url(folder: Path) -> None:
-    text = "models:\n  a: ./model\n  b: Qwen/Qwen3-8B\n  c: http://127.0.0.1:8000/v1\n  d: model\n"
-    models = file_of(text, folder).models
-    assert models["a"].folder == models["d"].folder == folder / "model"
-    assert models["b"].hub == "Qwen/Qwen3-8B"
-    assert models["c"].url == ["http://127.0.0.1:8000/v1"]
-    assert [model.engine_used for model in models.values()] == ["vllm", "vllm", "openai", "vllm"]
+@pytest.mark.parametrize(
+    ("said", "field", "engine"),
+    [
+        ("./model", "folder", "vllm"),
+        ("model", "folder", "vllm"),
+        ("smollm2-135m", "catalog", "vllm"),
+        ("Qwen/Qwen3-8B", "hub", "vllm"),
+        ("gpt2", "hub", "vllm"),
+        ("http://127.0.0.1:8000/v1", "url", "openai"),
+    ],
+)
+def test_a_model_in_short_is_a_folder_a_name_in_the_catalogue_or_on_the_hub_or_a_url(
+    folder: Path, said: str, field: str, engine: str
+) -> None:
+    model = file_of(f"models: {{a: '{said}'}}", folder).models["a"]
+    given = {name: getattr(model, name) for name in ("folder", "catalog", "hub", "url") if getattr(model, name)}
+    assert (given, model.engine_used) == ({field: {"folder": folder / said, "url": [said]}.get(field, said)}, engine)
 
 
 def test_sections_have_a_short_form(folder: Path) -> None:

@@ -9,22 +9,15 @@ import pytest
 from pydantic import ValidationError
 
 from hedgerow.chat.v1 import chat_pb2
-from launcher.meshfile.fields import Surroundings
 from launcher.meshfile.parts import tenants_of
-from launcher.meshfile.reading import parse
-from launcher.meshfile.schema import MeshFile
 from services.gateway.admission.provider_fields import check
 from services.gateway.errors import FieldDenied
 from services.gateway.settings.generation import HedgeSettings
 from services.gateway.settings.prompt import PromptSettings
 from services.gateway.settings.tenants import TenantSettings
+from tests.unit.launcher.meshfile.mesh_files import ENVIRONMENT, file_of
 
-ENVIRONMENT = {"CALLER_KEY": "a-callers-key"}
 SMALLEST = "models: {gpt: {url: https://api.example/v1}}\n"
-
-
-def file_of(text: str, folder: Path) -> MeshFile:
-    return parse(text, "mesh.yaml", Surroundings(folder, ENVIRONMENT)).whole()
 
 
 @pytest.mark.parametrize("key", ["provider", "tools"])
@@ -33,12 +26,6 @@ def test_a_list_of_a_tenant_may_be_one_text(key: str, tmp_path: Path) -> None:
     for written in (value, f"[{value}]", f"['{value}']", f"\n      - {value}"):
         text = f"{SMALLEST}tenants:\n  acme:\n    key_env: CALLER_KEY\n    {key}: {written}\n"
         assert getattr(file_of(text, tmp_path).tenants["acme"], key) == [value]
-
-
-def test_a_key_that_expires_has_its_time_in_the_file_of_the_gateway(tmp_path: Path) -> None:
-    key = f"{{sha256: {'a1' * 32}, expires: 2099-01-31T18:00:00Z}}"
-    file = file_of(f"{SMALLEST}tenants: {{acme: {{key_sha256: {key}}}}}\n", tmp_path)
-    assert tenants_of(file, ENVIRONMENT)["acme"]["keys"] == [{"sha256": "a1" * 32, "expires": "2099-01-31T18:00:00Z"}]
 
 
 @pytest.mark.parametrize("field", ["n", "store", "web_search_options"])
