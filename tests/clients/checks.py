@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 QUESTION = "What is the capital of France?"
 ANOTHER = "And which one is it really?"  # the answer to the last question again would have no usage: it costs nothing
 BUSY = f"Are you busy, {Path(sys.argv[0]).stem}?"  # the model is, the first time that it is asked just this
@@ -20,6 +22,12 @@ SCHEMA = {
     "required": ["city"],
     "additionalProperties": False,
 }
+
+
+class City(BaseModel):
+    """A city."""
+
+    city: str
 
 
 def tell(*checks: Callable[[], Any]) -> None:

@@ -6,19 +6,12 @@ from typing import Any
 
 import instructor
 from anthropic import Anthropic
-from checks import tell_each
+from checks import City, tell_each
 from instructor import Mode
 from openai import OpenAI
-from pydantic import BaseModel
 
 MESSAGES = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "  Weather in Tokyo?\t"}]
 MODES = (Mode.TOOLS, Mode.TOOLS_STRICT, Mode.JSON, Mode.JSON_SCHEMA, Mode.MD_JSON)
-
-
-class City(BaseModel):
-    """A city."""
-
-    city: str
 
 
 def check(client: Any, **asked: Any) -> dict[str, Any]:

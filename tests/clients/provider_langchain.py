@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from checks import tell_each
+from checks import City, tell_each
 from langchain_anthropic import ChatAnthropic
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
-from pydantic import BaseModel
 
 QUESTION = "  Weather in Tokyo?\t"
 CACHED = {"cache_control": {"type": "ephemeral"}}
@@ -20,12 +19,6 @@ CACHED = {"cache_control": {"type": "ephemeral"}}
 def weather(city: str) -> str:
     """The weather in a city."""
     return "21 °C,  晴れ\n"
-
-
-class City(BaseModel):
-    """A city."""
-
-    city: str
 
 
 def gpt(url: str, **options: Any) -> ChatOpenAI:

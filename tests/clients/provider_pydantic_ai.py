@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from checks import tell_each
-from pydantic import BaseModel
+from checks import City, tell_each
 from pydantic_ai import Agent, NativeOutput, PromptedOutput, ToolOutput
 from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
@@ -14,12 +13,6 @@ from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
 QUESTION = "  Weather in Tokyo?\t"
-
-
-class City(BaseModel):
-    """A city."""
-
-    city: str
 
 
 def weather(city: str) -> str:

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from checks import ANOTHER, BASE_URL, BUSY, PICTURE, QUESTION, RECORDING, SCHEMA, refused, tell
+from checks import ANOTHER, BASE_URL, BUSY, PICTURE, QUESTION, RECORDING, SCHEMA, City, refused, tell
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI, OpenAIEmbeddings
-from pydantic import BaseModel
 
 
 @tool
 def weather(city: str) -> str:
     """The weather in a city."""
     return "sunny"
-
-
-class City(BaseModel):
-    """A city."""
-
-    city: str
 
 
 def model(**options: Any) -> ChatOpenAI:

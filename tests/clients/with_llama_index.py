@@ -4,22 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from checks import BASE_URL, BUSY, PICTURE, QUESTION, refused, tell
+from checks import BASE_URL, PICTURE, QUESTION, City, tell
 from llama_index.core.llms import ChatMessage, ImageBlock, TextBlock
 from llama_index.core.tools import FunctionTool
 from llama_index.llms.openai_like import OpenAILike
-from pydantic import BaseModel
 
 
 def weather(city: str) -> str:
     """The weather in a city."""
     return "sunny"
-
-
-class City(BaseModel):
-    """A city."""
-
-    city: str
 
 
 WEATHER = FunctionTool.from_defaults(weather)
@@ -75,23 +68,4 @@ def picture() -> Any:
     return model().chat([ChatMessage(role="user", blocks=[TextBlock(text="?"), image])]).message.content
 
 
-def unknown_model() -> Any:
-    return refused(lambda: model(model="gpt-9").chat(said(QUESTION)))
-
-
-def bad_input() -> Any:
-    return refused(lambda: model(additional_kwargs={"temperature": 3}).chat(said(QUESTION)))
-
-
-def busy() -> Any:
-    return refused(lambda: model().chat(said(BUSY)))
-
-
-def retried() -> Any:
-    return model(max_retries=2).chat(said(f"{BUSY} Really?")).message.content
-
-
-tell(
-    whole, streamed, completed, tools, tools_streamed, schema, schema_by_tool, picture, unknown_model, bad_input,
-    retried, busy,
-)  # fmt: skip
+tell(whole, streamed, completed, tools, tools_streamed, schema, schema_by_tool, picture)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
-from services.gateway.admission.api_keys import BadTenants
 from services.gateway.admission.identity import Identity
 from services.gateway.errors import KeyExpired, KeyUnknown
 from services.gateway.settings.tenants import TenantSettings
@@ -17,13 +15,8 @@ from tests.keys import digest
 EXPIRING = [{"sha256": digest("sesame"), "expires": "1970-01-01T00:16:41Z"}]
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "tenants.yaml"
-
-
-def expiring(at: str, key: str = "sesame") -> TenantSettings:
-    return TenantSettings.model_validate({"keys": [{"sha256": digest(key), "expires": at}]})
+def expiring(at: str) -> TenantSettings:
+    return TenantSettings.model_validate({"keys": [{"sha256": digest("sesame"), "expires": at}]})
 
 
 def test_a_key_is_refused_from_its_expiry_on_with_the_time() -> None:
@@ -43,38 +36,6 @@ def test_a_gateway_whose_keys_have_all_expired_is_not_open(caplog: pytest.LogCap
     with pytest.raises(KeyUnknown):
         identity.tenant(None)
     assert "without a key, no caller can be acme" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("written", "read"),
-    [
-        ("2099-01-31T18:00:00Z", "2099-01-31T18:00:00+00:00"),
-        ("'2099-01-31T18:00:00+02:00'", "2099-01-31T16:00:00+00:00"),
-        ("2099-01-31", "2099-01-31T00:00:00+00:00"),
-        ("'2099-01-31'", "2099-01-31T00:00:00+00:00"),
-    ],
-)
-def test_the_file_may_have_the_time_as_text_or_as_yaml_reads_it(file: Path, written: str, read: str) -> None:
-    file.write_text(f"acme: {{keys: [{{sha256: {digest('sesame')}, expires: {written}}}]}}")
-    (key,) = Identity({}, file)._known["acme"].keys
-    assert key.expires
-    assert key.expires.isoformat() == read
-
-
-NO_TIME, OUT_OF_RANGE = "a time such as 2027-01-31", "the years 1 to 9999 in UTC is needed"
-
-
-@pytest.mark.parametrize(
-    ("written", "needed"),
-    [
-        *[(each, NO_TIME) for each in ("30", "1.5", "soon", "'30'", "[]")],
-        *[(each, OUT_OF_RANGE) for each in ("'0001-01-01T00:00:00+14:00'", "'9999-12-31T23:59:59-12:00'")],
-    ],
-)
-def test_an_invalid_expiry_is_refused_when_the_file_is_read(file: Path, written: str, needed: str) -> None:
-    file.write_text(f"acme: {{keys: [{{sha256: {digest('sesame')}, expires: {written}}}]}}")
-    with pytest.raises(BadTenants, match=rf"acme\.keys\.0\.expires: .*{needed}"):
-        Identity({}, file)
 
 
 def test_a_key_that_is_there_twice_is_good_until_the_first_time() -> None:

@@ -127,11 +127,10 @@ async def test_tokens_are_reserved_by_what_the_request_may_cost():
         await at.admit(request(sampling=chat_pb2.Sampling(max_tokens=90)), small, "0" * 32, 5)
 
 
-def shared_door() -> AdmissionControl:
+def shared_door(pressure: float = 0.0) -> AdmissionControl:
     """Admission control whose Redis has never answered."""
-    return AdmissionControl(
-        ShedSettings(), WorkShares(lambda: 0.0, 0.85), SharedQuotas(SharedState(Redis(), timeout_s=1), lease_s=10)
-    )
+    quotas = SharedQuotas(SharedState(Redis(), timeout_s=1), lease_s=10)
+    return AdmissionControl(ShedSettings(), WorkShares(lambda: pressure, 0.85), quotas)
 
 
 async def test_only_tenants_with_limits_are_asked_for_elsewhere():
@@ -141,11 +140,8 @@ async def test_only_tenants_with_limits_are_asked_for_elsewhere():
 
 
 async def test_a_gateway_without_cpu_time_sheds_without_asking_redis():
-    starved = AdmissionControl(
-        ShedSettings(), WorkShares(lambda: 2.0, 0.85), SharedQuotas(SharedState(Redis(), timeout_s=1), lease_s=10)
-    )
     with pytest.raises(Shed):
-        await starved.admit(request(), tenant(concurrency=1), "0" * 32, 1)
+        await shared_door(pressure=2.0).admit(request(), tenant(concurrency=1), "0" * 32, 1)
 
 
 async def test_refusals_are_counted_once_they_are_sent():

@@ -43,15 +43,6 @@ def test_a_request_larger_than_a_minute_is_admitted_when_the_minute_is_whole(quo
     assert refusal(quotas, allowance, tokens=1).retry_delay_s == pytest.approx(61)
 
 
-def test_a_refused_request_takes_nothing(quotas, clock):
-    allowance = Allowance(requests_per_s=1, requests_burst=1, tokens_per_minute=60)
-    quotas.reserve("acme", allowance, 60)
-    clock.advance(1)
-    refused = refusal(quotas, allowance, tokens=30)  # of the tokens; the request it did not make stays
-    assert refused.metadata["quota"] == "tokens"
-    quotas.reserve("acme", allowance, 1)
-
-
 def test_a_new_allowance_holds_from_the_next_request_on_and_is_no_gift(quotas, clock):
     quotas.reserve("acme", Allowance(requests_per_s=1, requests_burst=1), 1)
     faster = Allowance(requests_per_s=4, requests_burst=8)
@@ -171,29 +162,6 @@ async def test_waiters_for_the_end_of_a_request_are_notified_in_turn():
 
 def test_accounts_that_are_as_new_are_not_kept_for_every_name_that_ever_was(monkeypatch, quotas):
     monkeypatch.setattr(quota, "_MOST_IDLE", 10)
-    for number in range(1_000):
-        quotas.reserve(f"user-{number}", Allowance(), 100).settle(50)
-    assert len(quotas._accounts) <= 11
-
-
-def test_an_account_that_something_depends_on_is_kept_among_any_number_of_others(monkeypatch, quotas, clock):
-    monkeypatch.setattr(quota, "_MOST_IDLE", 10)
-    limits = Allowance(requests_per_s=1, requests_burst=1, tokens_per_minute=60, concurrency=1)
-    in_flight = quotas.reserve("flying", limits, 1)
-    turn = quotas.reserve("talking", limits, 1, TURN)
-    quotas.reserve("indebted", limits, 1).settle(600)
-    clock.advance(60)
-    for number in range(1_000):
-        quotas.reserve(f"user-{number}", Allowance(), 100).settle(50)
-    with pytest.raises(QuotaExceeded, match="1 of 1 requests at once"):
-        quotas.reserve("flying", limits, 1)
-    with pytest.raises(QuotaExceeded, match="tokens a minute left"):
-        quotas.reserve("indebted", limits, 1)
-    turn.settle(600)
-    with pytest.raises(QuotaExceeded, match="tokens a minute left"):
-        quotas.reserve("talking", limits, 1)
-    in_flight.settle(1)
-    clock.advance(600)
     for number in range(1_000):
         quotas.reserve(f"user-{number}", Allowance(), 100).settle(50)
     assert len(quotas._accounts) <= 11

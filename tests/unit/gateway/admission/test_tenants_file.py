@@ -61,6 +61,7 @@ def test_a_key_or_a_tenant_that_settings_and_file_both_have_is_an_error(file: Pa
         ("acme: {provider: stores}", r"tenants_file: acme\.provider\.0: Input should be .*, got 'stores'"),
         ("acme: {keys: [sesame]}", r"tenants_file: acme\.keys\.0\.sha256: .*pattern.*, got \*+$"),
         ("acme: {keys: [{key: sesame}]}", r"tenants_file: acme\.keys\.0\.sha256: Field required, got \*+$"),
+        (f"acme: {{keys: [{{sha256: {'a' * 64}, expires: 30}}]}}", r"acme\.keys\.0\.expires: .*a time such as 2027"),
         ("acme: {key: sesame}", r"tenants_file: acme\.key: Extra inputs are not permitted, got \*+$"),
         ("acme: sesame", r"tenants_file: acme: .*dictionary.*, got \*+$"),
         ("- acme", r"tenants_file: .*tenants\.yaml: .*dictionary"),

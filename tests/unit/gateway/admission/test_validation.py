@@ -14,7 +14,7 @@ from hedgerow.chat.v1.chat_pb2 import (
     Sampling,
     Tool,
 )
-from hedgerow.gateway.v1.gateway_pb2 import Audio, CachePolicy, ConverseOptions, GenerateRequest, GuardPolicy, Image
+from hedgerow.gateway.v1.gateway_pb2 import Audio, ConverseOptions, GenerateRequest, GuardPolicy, Image
 from services.gateway.admission.validation import check, validate, validate_conversation
 from services.gateway.config import GatewaySettings
 from services.gateway.upstream.media import AudioBackend, Media
@@ -35,9 +35,7 @@ def request(content: str = "What is latency?", **fields: object) -> GenerateRequ
         (request("  "), r"messages\[0\]\.content: text that is not blank, got '  '"),
         (request("a" * 1_001), "messages: at most 1000 bytes of content, got 1001 bytes"),
         (GenerateRequest(messages=[Message(content="hi")]), r"messages\[0\]\.role: a Role, 1 to 4, got 0"),
-        (request(budget_ms=-5), "budget_ms: at least 1, got -5"),
         (request(budget_ms=0), "budget_ms: at least 1, got 0"),
-        (request(tier=9), "tier: a Tier, 0 to 3, got 9"),
         (request(sampling=Sampling(temperature=2.5)), "sampling.temperature: 0 to 2, got 2.5"),
         (request(sampling=Sampling(temperature=float("nan"))), "sampling.temperature: 0 to 2, got nan"),
         (request(sampling=Sampling(top_p=0)), "sampling.top_p: above 0, got 0"),
@@ -55,7 +53,6 @@ def request(content: str = "What is latency?", **fields: object) -> GenerateRequ
             "sampling.stop: none together with a grammar, which says where an answer ends, got 1",
         ),
         (request(sampling=Sampling(stop=[""])), r"sampling.stop\[0\]: 1 to 256 characters, got 0"),
-        (request(cache=CachePolicy(min_similarity=0.2)), "cache.min_similarity: 0.5 to 1, got 0.2"),
         (request(guard=GuardPolicy(personal=3)), "guard.personal: a GuardAction, 0 to 2, got 3"),
         (
             request(guard=GuardPolicy(injection=1)),

@@ -67,8 +67,6 @@ def test_a_field_goes_by_the_name_that_the_caller_knows() -> None:
     assert (response.param, response.message) == ("temperature", "temperature: 0 to 2, got 3")
     lacking = error_response(NotSupported("sampling.seed: not supported by m", field="sampling.seed"))
     assert (lacking.param, lacking.message) == ("seed", "seed: not supported by m")
-    pictures = NotSupported("messages[3].parts[1].image: not supported by m", field="messages[3].parts[1].image")
-    assert error_response(with_http_names(pictures)).message == "messages[3].content[1].image: not supported by m"
 
 
 def test_a_refusal_says_when_to_come_back() -> None:
