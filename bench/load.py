@@ -189,10 +189,7 @@ class GrpcAsk:
         return last._replace(first_at=first_at) if last else Reply(Outcome.FAILED, first_at)
 
 
-_STATUS = {
-    grpc.StatusCode.DEADLINE_EXCEEDED: Outcome.TIMEOUT,
-    grpc.StatusCode.RESOURCE_EXHAUSTED: Outcome.REFUSED,
-}
+_STATUS = {grpc.StatusCode.DEADLINE_EXCEEDED: Outcome.TIMEOUT, grpc.StatusCode.RESOURCE_EXHAUSTED: Outcome.REFUSED}
 _CACHED = (gateway_pb2.CACHE_VERDICT_EXACT, gateway_pb2.CACHE_VERDICT_SEMANTIC)
 _ENDED = {chat_pb2.FINISH_REASON_BUDGET: Outcome.TIMEOUT, chat_pb2.FINISH_REASON_INTERRUPTED: Outcome.FAILED}
 

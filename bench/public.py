@@ -32,10 +32,7 @@ async def run(progress: Progress) -> dict[str, object]:
     """Start what is needed, measure, stop it. About three minutes."""
     async with clustered(progress) as cluster:
         model = str(store.path(MODEL))
-        ways = {
-            "raw": await raw_vllm.loaded(cluster, model=model),
-            "mesh": await _mesh(cluster, model),
-        }
+        ways = {"raw": await raw_vllm.loaded(cluster, model=model), "mesh": await _mesh(cluster, model)}
         progress(f"{ANSWERS} answers on each of {', '.join(ways)}, one at a time, in turns")
         alone = await in_turns({name: partial(_alone, ask=ask) for name, ask in ways.items()}, ANSWERS, 2)
         progress(f"{ROUNDS} rounds of {CALLERS} callers on each, in turns")

@@ -237,10 +237,7 @@ async def _written(number: int, of: Spoken, by: Write) -> Written:
 
 
 def _summary(spoken: Spoken, written: Sequence[Written]) -> dict[str, float]:
-    return {
-        "s": round(median(each.took_s for each in written), 2),
-        "wer": round(spoken.wrong(written[0].text), 4),
-    }
+    return {"s": round(median(each.took_s for each in written), 2), "wer": round(spoken.wrong(written[0].text), 4)}
 
 
 async def _live(stub: Any, pid: int, spoken: Sequence[Spoken], ends: Sequence[Sequence[Said]]) -> dict[str, float]:
@@ -255,10 +252,7 @@ async def _live(stub: Any, pid: int, spoken: Sequence[Spoken], ends: Sequence[Se
             for here, there in compare([word.text for word in said], [text for text, _ in found.words]).same
         ]
     )
-    return {
-        **{f"delay_{name}_s": value for name, value in late.items()},
-        "cpu_cores": round(spent_s / max(seconds), 2),
-    }
+    return {**{f"delay_{name}_s": value for name, value in late.items()}, "cpu_cores": round(spent_s / max(seconds), 2)}
 
 
 async def played(stub: Any, spoken: Recording) -> Heard:

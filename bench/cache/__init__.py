@@ -21,10 +21,7 @@ Progress = Callable[[str], None]
 
 
 async def run(
-    progress: Progress,
-    entries: int | None = None,
-    pairs: Path | None = None,
-    verdicts: int = 0,
+    progress: Progress, entries: int | None = None, pairs: Path | None = None, verdicts: int = 0
 ) -> dict[str, object]:
     """Measure one or both, in this process. Raises `REFUSED`."""
     result: dict[str, object] = {}

@@ -80,12 +80,7 @@ class AudioSettings(ServiceSettings):
     )
 
     max_file_bytes: int = Field(32 * _MIB, ge=1_024, description="Largest file of a recording.")
-    max_duration_s: float = Field(
-        3_600.0,
-        gt=0,
-        le=86_400,
-        description="Longest recording and stream.",
-    )
+    max_duration_s: float = Field(3_600.0, gt=0, le=86_400, description="Longest recording and stream.")
     recording_base_ms: Fixed[int] = Field(
         30_000,
         ge=100,
@@ -93,10 +88,7 @@ class AudioSettings(ServiceSettings):
         "call's own deadline may be earlier.",
     )
     recording_time_factor: float = Field(
-        3.0,
-        ge=0,
-        le=100,
-        description="Time limit of a recording, in seconds for each second of audio.",
+        3.0, ge=0, le=100, description="Time limit of a recording, in seconds for each second of audio."
     )
     max_pcm_bytes: Fixed[int] = Field(
         1_536 * _MIB,

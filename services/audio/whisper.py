@@ -48,12 +48,7 @@ class WindowLengths:
 
 
 def open_whisper(
-    model: str,
-    device: str,
-    compute_type: str,
-    threads: int,
-    shortest_window_s: float | None = None,
-    workers: int = 1,
+    model: str, device: str, compute_type: str, threads: int, shortest_window_s: float | None = None, workers: int = 1
 ) -> Whisper:
     """Load a CTranslate2 Whisper: a folder, or a name that faster-whisper knows. `device`: cpu, cuda, auto.
     `shortest_window_s`: the encoder's shortest window; None: the model's own setting, else 10 s. `workers`: concurrent

@@ -65,11 +65,7 @@ class CacheSettings(ServiceSettings):
         le=_LONGEST_MS,
         description="Time after its lifetime in which an answer may replace a missing one.",
     )
-    max_bytes: int = Field(
-        256 * 1024 * 1024,
-        ge=1,
-        description="Memory for entries; a small one takes 3.7 KB.",
-    )
+    max_bytes: int = Field(256 * 1024 * 1024, ge=1, description="Memory for entries; a small one takes 3.7 KB.")
     max_entries: Fixed[int | None] = Field(
         None, ge=1, description="Most entries. None: one for each 5 KiB of `max_bytes`."
     )
@@ -80,22 +76,11 @@ class CacheSettings(ServiceSettings):
     )
     max_answer_bytes: Fixed[int] = Field(256 * 1024, ge=1, description="Largest answer taken, in bytes of its message.")
     similarity_threshold: float = Field(
-        0.945,
-        ge=0.5,
-        le=1,
-        description="Least cosine similarity of a semantic hit. 1: no semantic hits.",
+        0.945, ge=0.5, le=1, description="Least cosine similarity of a semantic hit. 1: no semantic hits."
     )
-    verify_share: float = Field(
-        0,
-        ge=0,
-        le=1,
-        description="Share of the lookups that a model judges.",
-    )
+    verify_share: float = Field(0, ge=0, le=1, description="Share of the lookups that a model judges.")
     max_wrong: float = Field(
-        0.01,
-        gt=0,
-        le=1,
-        description="With a `verify_share`: allowed share of wrong hits of a tenant's lookups.",
+        0.01, gt=0, le=1, description="With a `verify_share`: allowed share of wrong hits of a tenant's lookups."
     )
     embedder: Literal["ctranslate2", "sentence_transformers", "none"] = Field(
         "ctranslate2",
@@ -103,8 +88,7 @@ class CacheSettings(ServiceSettings):
         "collections, without `hedgerow[cache]`.",
     )
     load_embedder: Literal["start", "first_use"] = Field(
-        "start",
-        description="When the embedding model (125 MB) is loaded.",
+        "start", description="When the embedding model (125 MB) is loaded."
     )
     model: Path | None = Field(
         None,
@@ -136,8 +120,7 @@ class CacheSettings(ServiceSettings):
         1_000, ge=10, le=60_000, description="How often expired entries are removed and uses are written to disk."
     )
     collections_database: str = Field(
-        "",
-        description="SQLite file of the collections; each replica has its own. Empty: a temporary file.",
+        "", description="SQLite file of the collections; each replica has its own. Empty: a temporary file."
     )
     collections: CollectionSettings = Field(
         CollectionSettings(), description="How much there may be in collections, as JSON."

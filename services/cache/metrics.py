@@ -66,9 +66,7 @@ class _Counts(Collector):
             "hedgerow_cache_tightened", "Reports of wrong answers that tightened an entry.", tightened
         )
         yield CounterMetricFamily(
-            "hedgerow_cache_threshold_alarms",
-            "Thresholds that were too loose.",
-            thresholds.alarms,
+            "hedgerow_cache_threshold_alarms", "Thresholds that were too loose.", thresholds.alarms
         )
         yield GaugeMetricFamily(
             "hedgerow_cache_verified", "Verdicts of the judge, of the last 5,000.", measured.samples

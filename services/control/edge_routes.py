@@ -157,10 +157,7 @@ def _retry() -> dict[str, Any]:
     """Again, elsewhere, where a gateway was not reached or died without a word: its caller has heard nothing, and what
     it may have begun ended with it. All other retries are the gateway's, which knows their cost. The second one goes
     to the next region: all gateways of one may have died at once."""
-    elsewhere = {
-        "name": "envoy.retry_host_predicates.previous_hosts",
-        "typed_config": packed(PreviousHostsPredicate()),
-    }
+    elsewhere = {"name": "envoy.retry_host_predicates.previous_hosts", "typed_config": packed(PreviousHostsPredicate())}
     next_region = {
         "name": "envoy.retry_priorities.previous_priorities",
         "typed_config": packed(PreviousPrioritiesConfig(update_frequency=1)),

@@ -24,13 +24,7 @@ class Mesh:
     """Used on one event loop. `run` keeps it up to date."""
 
     def __init__(
-        self,
-        renderer: Renderer,
-        names: Names,
-        dial: Dial,
-        *,
-        health_timeout_s: float,
-        clock: Clock = time.monotonic,
+        self, renderer: Renderer, names: Names, dial: Dial, *, health_timeout_s: float, clock: Clock = time.monotonic
     ):
         self._renderer = renderer
         self.problem = ""  # why the file as it is now is not in force

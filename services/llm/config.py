@@ -26,8 +26,7 @@ class VllmSettings(BaseModel):
 
     model: str = Field("", description="Folder of the model, or its name on the hub.")
     enforce_eager: bool | None = Field(
-        None,
-        description="Whether the model runs without compilation (docs/engines.md). None: on a CPU.",
+        None, description="Whether the model runs without compilation (docs/engines.md). None: on a CPU."
     )
     speculative_config: dict[str, Any] | None = Field(
         None, description='JSON, for example {"method": "draft_model", "model": "…", "num_speculative_tokens": 4}.'
@@ -41,8 +40,7 @@ class VllmSettings(BaseModel):
         "in text.",
     )
     reasoning_parser: str | None = Field(
-        None,
-        description="vLLM's parser of thoughts, such as `qwen3`. None: by chat template or name. Empty: none.",
+        None, description="vLLM's parser of thoughts, such as `qwen3`. None: by chat template or name. Empty: none."
     )
     cpu_kvcache_space_gib: float = Field(1, gt=0, description="On a CPU: memory for the key-value cache.")
     cpu_omp_threads_bind: Fixed[str] = Field(
@@ -90,11 +88,7 @@ class LlmSettings(ServiceSettings):
         "`package.module:function`.",
     )
     model_name: str = Field("", description="Name that callers see. Empty: the last part of the engine's name.")
-    identity: str = Field(
-        "",
-        max_length=256,
-        description="Identity of the model as in the router's `models`.",
-    )
+    identity: str = Field("", max_length=256, description="Identity of the model as in the router's `models`.")
     default_max_tokens: int | None = Field(
         None,
         ge=1,

@@ -30,21 +30,15 @@ class ModelSettings(BaseModel):
     prompt_usd_per_mtok: Dollars = Field(0, description="For a million prompt tokens.")
     completion_usd_per_mtok: Dollars = Field(0, description="For a million generated tokens.")
     cached_prompt_usd_per_mtok: Dollars | None = Field(
-        None,
-        description="For prompt tokens from the provider's cache. Default: the prompt's price.",
+        None, description="For prompt tokens from the provider's cache. Default: the prompt's price."
     )
     cache_write_usd_per_mtok: Dollars | None = Field(
-        None,
-        description="For prompt tokens written to it. Default: the same.",
+        None, description="For prompt tokens written to it. Default: the same."
     )
     expected_ttft_ms: Milliseconds = Field(200, description="Expected time to the first token.")
     expected_total_ms: Milliseconds = Field(1_000, description="Expected time to the last token.")
     sees: bool = Field(False, description="Whether it receives pictures; other models receive labels.")
-    identity: str = Field(
-        "",
-        max_length=64,
-        description="Identity beside the name, such as a digest of the weights.",
-    )
+    identity: str = Field("", max_length=64, description="Identity beside the name, such as a digest of the weights.")
 
 
 class RouterSettings(ServiceSettings):

@@ -22,13 +22,10 @@ class VisionSettings(ServiceSettings):
     models_dir: Path = Field(Path("models"), description="Folder of folders, each with a `model.yaml`.")
     default_model: str = Field("", description="Model of requests that name none. Empty: the first by name.")
     engines: tuple[Literal["onnx", "export", "torchscript", "tensorrt"], ...] = Field(
-        ("onnx",),
-        min_length=1,
-        description="Engines that may load files (docs/vision.md).",
+        ("onnx",), min_length=1, description="Engines that may load files (docs/vision.md)."
     )
     digests: dict[str, Annotated[str, Field(pattern="^[0-9a-fA-F]{64}$")]] = Field(
-        {},
-        description="SHA-256 of files below `models_dir`: {path: digest}. With any, no other file is loaded.",
+        {}, description="SHA-256 of files below `models_dir`: {path: digest}. With any, no other file is loaded."
     )
     reload: Fixed[bool] = Field(True, description="Load models again when their folders change.")
     rescan_ms: Fixed[int] = Field(
@@ -40,11 +37,7 @@ class VisionSettings(ServiceSettings):
     max_image_bytes: Fixed[int] = Field(
         limits.PICTURES_BYTES, ge=1, description="Largest encoded picture: what a message of a client holds."
     )
-    max_pixels: int = Field(
-        limits.PICTURE_PIXELS,
-        ge=1,
-        description="Largest picture in pixels.",
-    )
+    max_pixels: int = Field(limits.PICTURE_PIXELS, ge=1, description="Largest picture in pixels.")
     max_queue: Fixed[int] = Field(256, ge=1, description="Images queued or running in one model; more are refused.")
 
     @model_validator(mode="after")

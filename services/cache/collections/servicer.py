@@ -13,11 +13,7 @@ from services.runtime.errors import InvalidInput
 from services.runtime.policy.waiting_bytes import WaitingBytes
 from services.runtime.rpc.boundary import Call
 
-_RANKINGS = {
-    pb.RANKING_UNSPECIFIED: Ranking.BOTH,
-    pb.RANKING_MEANING: Ranking.MEANING,
-    pb.RANKING_WORDS: Ranking.WORDS,
-}
+_RANKINGS = {pb.RANKING_UNSPECIFIED: Ranking.BOTH, pb.RANKING_MEANING: Ranking.MEANING, pb.RANKING_WORDS: Ranking.WORDS}
 
 
 class CollectionServicer:

@@ -30,9 +30,7 @@ class CollectionSettings(BaseModel):
     max_bytes: Fixed[int] = Field(128 * 1024 * 1024, ge=1, description="Size of the texts in one collection, in bytes.")
     max_collections: Fixed[int] = Field(100, ge=1, description="Most collections of one tenant.")
     max_snippets_held: int = Field(
-        500_000,
-        ge=1,
-        description="Most snippets of all tenants; each takes 1.5 KB of memory.",
+        500_000, ge=1, description="Most snippets of all tenants; each takes 1.5 KB of memory."
     )
     max_tenant_bytes: Fixed[int | None] = Field(
         None,

@@ -26,12 +26,7 @@ _PARTS = {  # by the kind of a part: its field, the events of it, the events of 
     "output_text": ("text", "response.output_text", "response.content_part", "content_index"),
     "refusal": ("refusal", "response.refusal", "response.content_part", "content_index"),
     "reasoning_text": ("text", "response.reasoning_text", "response.content_part", "content_index"),
-    "summary_text": (
-        "text",
-        "response.reasoning_summary_text",
-        "response.reasoning_summary_part",
-        "summary_index",
-    ),
+    "summary_text": ("text", "response.reasoning_summary_text", "response.reasoning_summary_part", "summary_index"),
 }
 _WITHOUT_CALL = ("message", "reasoning")
 _TYPES = {

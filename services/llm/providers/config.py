@@ -29,10 +29,7 @@ class ProviderSettings(BaseModel):
         le=limits.TOKENS,
         description="Most tokens of prompt and answer together. 0: as the server's list of models says.",
     )
-    features: tuple[Feature, ...] = Field(
-        (),
-        description="Features of the model; requests for others are refused.",
-    )
+    features: tuple[Feature, ...] = Field((), description="Features of the model; requests for others are refused.")
     extra_headers: dict[str, SecretStr] = Field({}, description="Headers of every request.")
     extra_body: dict[str, Any] = Field({}, description="Fields of every request; they override others.")
     connect_timeout_ms: Fixed[int] = Field(2_000, ge=1, description="Time to open a connection.")
@@ -48,8 +45,7 @@ class ProviderSettings(BaseModel):
         "so that a connection is open for the next request; shorter than `idle_timeout_ms`. 0: never.",
     )
     http_version: Literal["1.1", "2"] = Field(
-        "1.1",
-        description="1.1: a connection for each answer. 2: one connection for all.",
+        "1.1", description="1.1: a connection for each answer. 2: one connection for all."
     )
     ca_file: str = Field("", description="PEM file of trusted CAs. Empty: the machine's own.")
     max_event_bytes: Fixed[int] = Field(
@@ -101,20 +97,17 @@ class OpenAISettings(ProviderSettings):
     )
 
     dialect: Literal["openai", "azure", "openrouter", "gemini"] = Field(
-        "openai",
-        description="Address and credential of the provider.",
+        "openai", description="Address and credential of the provider."
     )
     api_version: str = Field(
-        "",
-        description="For `azure` with a `base_url` that ends in /openai. Empty: the API without versions.",
+        "", description="For `azure` with a `base_url` that ends in /openai. Empty: the API without versions."
     )
     features: tuple[Feature, ...] = Field(
         (Feature.TOOLS, Feature.LOGPROBS, Feature.LOGIT_BIAS),
         description=ProviderSettings.model_fields["features"].description,
     )
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] | None = Field(
-        None,
-        description="The provider's field for the most tokens. Empty: by provider and model.",
+        None, description="The provider's field for the most tokens. Empty: by provider and model."
     )
 
     @field_validator("apis")

@@ -57,11 +57,7 @@ def sampling_params(
     if (least := chosen.get("min_tokens")) is not None:
         chosen["min_tokens"] = min(least, chosen["max_tokens"])  # which may be less than was asked for
     return _checked_params()(
-        **chosen,
-        stop=list(sampling.stop),
-        output_kind=RequestOutputKind.DELTA,
-        structured_outputs=structured,
-        **more,
+        **chosen, stop=list(sampling.stop), output_kind=RequestOutputKind.DELTA, structured_outputs=structured, **more
     )
 
 

@@ -18,7 +18,7 @@ from services.runtime.errors import NotSupported
 _log = logging.getLogger("services.llm")
 # How a call is written that a parser finds: what it begins with, what stands before its arguments and behind them.
 _WRITTEN: Mapping[str, tuple[str, str, str]] = {
-    "hermes": ("<tool_call>", '<tool_call>\n{"name": "%s", "arguments": ', "}\n</tool_call>"),
+    "hermes": ("<tool_call>", '<tool_call>\n{"name": "%s", "arguments": ', "}\n</tool_call>")
 }
 
 

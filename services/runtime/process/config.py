@@ -51,8 +51,7 @@ class ServiceSettings(BaseSettings):
     )
     trace_ratio: float = Field(1.0, ge=0, le=1, description="Share of new traces that are recorded.")
     trust_traceparent: bool = Field(
-        True,
-        description="Record traces that a caller's `traceparent` samples; else `trace_ratio` decides.",
+        True, description="Record traces that a caller's `traceparent` samples; else `trace_ratio` decides."
     )
     log_level: str = Field("INFO", pattern="^(DEBUG|INFO|WARNING|ERROR)$", description="Lowest level that is logged.")
     grace_ms: int = Field(5_000, ge=0, le=600_000, description="After SIGTERM, time for calls in flight to finish.")
@@ -62,10 +61,7 @@ class ServiceSettings(BaseSettings):
         "place without a gap. It listens only once it is assembled.",
     )
     lame_duck_ms: int = Field(
-        0,
-        ge=0,
-        le=60_000,
-        description="After SIGTERM, time in which new calls are still accepted. Part of `grace_ms`.",
+        0, ge=0, le=60_000, description="After SIGTERM, time in which new calls are still accepted. Part of `grace_ms`."
     )
     tls_dir: Path | None = Field(
         None,

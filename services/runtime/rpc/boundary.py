@@ -82,10 +82,7 @@ _Serve = Callable[[_Bound, Call, Arrival], Awaitable[Any]]
 
 
 def handlers(
-    descriptor: ServiceDescriptor,
-    servicers: Mapping[str, Servicer],
-    admit: Admit = anyone,
-    first_message_ms: int = 0,
+    descriptor: ServiceDescriptor, servicers: Mapping[str, Servicer], admit: Admit = anyone, first_message_ms: int = 0
 ) -> grpc.GenericRpcHandler:
     """Handlers for every RPC of a service, for callers that `admit` takes.
 

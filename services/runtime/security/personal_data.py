@@ -127,10 +127,7 @@ CARD_IN_GROUPS = _personal(
     _is_card,
 )
 IBAN = _personal(
-    "iban",
-    "iban",
-    rf"(?P<it>[A-Z](?<![\w.+-].)[A-Z][0-9]{{2}}(?:[ ]?[A-Z0-9]){{11,27}}){_NOT_FOLLOWED}",
-    _is_iban,
+    "iban", "iban", rf"(?P<it>[A-Z](?<![\w.+-].)[A-Z][0-9]{{2}}(?:[ ]?[A-Z0-9]){{11,27}}){_NOT_FOLLOWED}", _is_iban
 )
 PHONE_ABROAD = _personal(
     "phone",
