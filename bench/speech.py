@@ -55,27 +55,15 @@ class Said:
 
 
 @dataclass(frozen=True)
-class Recording:
-    """Sentences with pauses between them: float32, mono, at `RATE`."""
+class Spoken:
+    """Sentences with pauses between them, mono at `RATE`, and what was said."""
 
     samples: Samples
-    words: tuple[Said, ...]
-
-    @property
-    def seconds(self) -> float:
-        return len(self.samples) / RATE
-
-
-@dataclass(frozen=True)
-class Spoken:
-    """Sentences with pauses between them, and what was said."""
-
-    recording: Recording
     sentences: tuple[str, ...]
 
     def wav(self) -> bytes:
         file = io.BytesIO()
-        soundfile.write(file, self.recording.samples, RATE, format="WAV", subtype="PCM_16")
+        soundfile.write(file, self.samples, RATE, format="WAV", subtype="PCM_16")
         return file.getvalue()
 
     def wrong(self, text: str) -> float:
@@ -130,7 +118,7 @@ async def run(progress: Progress) -> dict[str, object]:
         for count in LIVE:
             progress(f"{count} × {LIVE_S:.0f} s in real time")
             streams = [joined(LIVE_S, seed) for seed in range(count)]
-            ends = [await asyncio.to_thread(words, each.recording.samples) for each in streams]
+            ends = [await asyncio.to_thread(words, each.samples) for each in streams]
             live[str(count)] = await _live(stub, process.pid, streams, ends)
     return {"model": model.name, "threads": THREADS, "whole": whole, "live": live}
 
@@ -148,7 +136,7 @@ def joined(seconds: float, seed: int = 0) -> Spoken:
         length += (len(parts[-1]) + len(parts[-2])) / RATE
     samples = np.concatenate(parts)
     noise = np.random.default_rng(seed).normal(0, NOISE, len(samples)).astype(np.float32)
-    return Spoken(Recording(samples + noise, ()), tuple(sentences))
+    return Spoken(samples + noise, tuple(sentences))
 
 
 @dataclass(frozen=True)
@@ -204,7 +192,7 @@ def _ways(folder: Path, stub: Any) -> tuple[Mapping[str, Write], Callable[[Sampl
 
     def locally(transcribe: Callable[..., Any], **options: Any) -> Write:
         def write(spoken: Spoken) -> list[str]:
-            return [each.text.strip() for each in transcribe(spoken.recording.samples, **options)[0]]
+            return [each.text.strip() for each in transcribe(spoken.samples, **options)[0]]
 
         return lambda spoken: asyncio.to_thread(write, spoken)
 
@@ -243,8 +231,8 @@ def _summary(spoken: Spoken, written: Sequence[Written]) -> dict[str, float]:
 async def _live(stub: Any, pid: int, spoken: Sequence[Spoken], ends: Sequence[Sequence[Said]]) -> dict[str, float]:
     """All at once, in real time. A word's end is what faster-whisper found of the whole recording."""
     before = cpu_s(pid)
-    heard = await asyncio.gather(*(played(stub, each.recording) for each in spoken))
-    spent_s, seconds = cpu_s(pid) - before, [each.recording.seconds for each in spoken]
+    heard = await asyncio.gather(*(played(stub, each.samples) for each in spoken))
+    spent_s, seconds = cpu_s(pid) - before, [len(each.samples) / RATE for each in spoken]
     late = percentiles(
         [
             found.words[there][1] - said[here].end_s
@@ -255,9 +243,9 @@ async def _live(stub: Any, pid: int, spoken: Sequence[Spoken], ends: Sequence[Se
     return {**{f"delay_{name}_s": value for name, value in late.items()}, "cpu_cores": round(spent_s / max(seconds), 2)}
 
 
-async def played(stub: Any, spoken: Recording) -> Heard:
+async def played(stub: Any, samples: Samples) -> Heard:
     """Send each packet when its last sample would have been spoken."""
-    pcm = (np.clip(spoken.samples, -1, 1) * 32_767).astype("<i2")
+    pcm = (np.clip(samples, -1, 1) * 32_767).astype("<i2")
     size = round(PACKET_S * RATE)
     form = audio_pb2.AudioFormat(encoding=audio_pb2.ENCODING_PCM_S16LE, sample_rate_hz=RATE, channels=1)
     options = audio_pb2.StreamOptions(format=form)
@@ -271,6 +259,6 @@ async def played(stub: Any, spoken: Recording) -> Heard:
             yield audio_pb2.TranscribeStreamRequest(audio=packet.tobytes())
 
     heard = Heard()
-    async for reply in stub.TranscribeStream(requests(), timeout=spoken.seconds + 60):
+    async for reply in stub.TranscribeStream(requests(), timeout=len(samples) / RATE + 60):
         heard.add(reply, time.monotonic() - began)
     return heard

@@ -27,7 +27,7 @@ import soundfile
 
 from bench.cluster import clustered
 from bench.gpu.whisper_shapes import SHAPES, timed, timed_shape
-from bench.speech import RATE, Recording, Said, Samples, compare, played
+from bench.speech import RATE, Said, Samples, compare, played
 from bench.stats import cpu_s, percentiles
 from hedgerow.audio.v1 import audio_pb2, audio_pb2_grpc
 from services.audio.audio_decoding import Decoding, RecordingLimits
@@ -241,7 +241,7 @@ async def live_streams(plan: Plan, workers: int, count: int) -> dict[str, Any]:
 async def _one(stub: Any, audio: Samples, after_s: float) -> list[tuple[str, float]] | str:
     await asyncio.sleep(after_s)
     try:
-        return (await played(stub, Recording(audio, ()))).words
+        return (await played(stub, audio)).words
     except grpc.aio.AioRpcError as error:
         return f"{error.code().name}: {(error.details() or '')[:60]}"
 

@@ -53,7 +53,7 @@ def said(words: Sequence[Word]) -> str:
 
 
 def test_a_recording_has_few_wrong_words_and_a_segment_for_each_sentence(whisper: Whisper, spoken: Spoken) -> None:
-    found = segments(whisper, spoken.recording.samples)
+    found = segments(whisper, spoken.samples)
     assert spoken.wrong(" ".join(said(each.words) for each in found)) <= WRONG
     ended = sum(each.words[-1].text.endswith((".", "?", "!")) for each in found)
     assert ended == pytest.approx(len(spoken.sentences), rel=0.1)
@@ -65,7 +65,7 @@ async def test_live_speech_has_few_wrong_words(whisper: Whisper, spoken: Spoken)
         return whisper.transcribe_utterance(audio, "").words
 
     async def packets() -> AsyncIterator[Audio]:
-        samples = spoken.recording.samples
+        samples = spoken.samples
         for start in range(0, len(samples), PACKET):
             yield samples[start : start + PACKET]
             for _ in range(8):  # the run that this makes due
@@ -96,7 +96,7 @@ def test_a_language_that_is_named_is_not_detected(whisper: Whisper) -> None:
 
 
 def test_silence_has_no_words_and_no_language(whisper: Whisper) -> None:
-    steps = list(whisper.transcribe(joined(1).recording.samples[:0], _AS_IT_IS, lambda: 4))
+    steps = list(whisper.transcribe(joined(1).samples[:0], _AS_IT_IS, lambda: 4))
     assert not any(step.words or step.language for step in steps)
 
 
