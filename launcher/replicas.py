@@ -36,7 +36,6 @@ REPLICATED = ("cache", "router", "llm-fast", "llm-quality", "gateway")
 OFFSETS = {"envoy": 0, "redis": 1, "envoy-admin": 2, "vision": 5, "audio": 6, "control": 10}
 FIRST_REPLICA = 11  # the offset of the first replica
 FIRST_HTTP = 60  # the offset from which gateways serve HTTP, for Envoy
-MAX_REPLICAS = 8
 _OTLP_PORT = 4317  # of an endpoint without one
 
 _TOPOLOGY = """\

@@ -15,7 +15,7 @@ _DIGITS = 16
 # Options that change no answer: stored answers outlive a change of them.
 _OF_OPERATION = {
     *("connect_timeout_ms", "read_timeout_ms", "idle_timeout_ms", "warm_every_ms", "max_connections", "http_version"),
-    *("ca_file", "max_event_bytes", "max_answer_bytes", "cpu_kvcache_space_gib", "cpu_omp_threads_bind"),
+    *("ca_file", "max_event_bytes", "max_answer_bytes", "cpu_kvcache_space_gib"),
     *("gpu_memory_utilization", "max_num_seqs", "max_num_batched_tokens"),
 }
 

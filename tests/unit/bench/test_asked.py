@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from bench import mesh
 from bench.jagged import ask_around
-from bench.mesh import paths
 from services.gateway.cache_eligibility.choice import kinds
 
 
 def test_no_question_is_of_a_kind() -> None:
     asked = [each.text for each in ask_around(50, 10, 0.4, seed=1)]
-    asked += [paths.text(number) for number in range(10)]
+    asked += [mesh.text(number) for number in range(10)]
     assert [text for text in asked if kinds([text])] == []

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from bench.asking import gateway, in_turns, question, timed
-from bench.cluster import MODEL, Cluster, an_address
+from bench.cluster import MODEL, Cluster, Progress, an_address, clustered
 from bench.load import Ask
 from bench.stats import percentiles
 
@@ -20,15 +20,16 @@ SAMPLES, WARM_UP = 2_000, 200  # calls per path
 TOKENS = 4
 
 
-async def measure(cluster: Cluster) -> dict[str, dict[str, float]]:
-    """Milliseconds of a call over each path."""
-    targets = await _start(cluster)
-    cluster.progress(f"{SAMPLES} calls on each of {', '.join(targets)}, in turns")
-    ways = {
-        name: partial(_ask, ask=gateway(await cluster.channel(target)))  # a channel of its own for each
-        for name, target in targets.items()
-    }
-    return {name: percentiles(spent) for name, spent in (await in_turns(ways, SAMPLES, WARM_UP)).items()}
+async def run(progress: Progress) -> dict[str, object]:
+    """Milliseconds of a call over each path. About a minute."""
+    async with clustered(progress) as cluster:
+        targets = await _start(cluster)
+        progress(f"{SAMPLES} calls on each of {', '.join(targets)}, in turns")
+        ways = {
+            name: partial(_ask, ask=gateway(await cluster.channel(target)))  # a channel of its own for each
+            for name, target in targets.items()
+        }
+        return {name: percentiles(spent) for name, spent in (await in_turns(ways, SAMPLES, WARM_UP)).items()}
 
 
 async def _start(cluster: Cluster) -> dict[str, str]:
