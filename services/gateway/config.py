@@ -68,11 +68,6 @@ class GatewaySettings(Timed):
     serves: dict[str, tuple[Method, ...]] = Field(
         {}, description="Models of `llm_addresses` that do not chat: {name: [embeddings, rerank, moderations]}."
     )
-    balance: Fixed[Literal["prefix", "least_request", "round_robin"]] = Field(
-        "prefix",
-        description="Choice of the replica: the one that has read the prompt's prefix and is not busier than 1.25 "
-        "times the mean, the least busy one, or each in turn.",
-    )
     ready_wait_ms: Fixed[int] = Field(
         5_000, ge=0, description="At start, how long to wait for the router's first table."
     )

@@ -33,8 +33,7 @@ async def assemble(settings: LlmSettings) -> AsyncIterator[Mapping[ServiceDescri
     """The service, its engine warm. Exits the process with 1 when the engine dies, with 2 when it cannot start."""
     engine = await _start(settings)
     try:
-        if settings.warm_up:
-            await _warm_up(engine)
+        await _warm_up(engine)
         async with asyncio.TaskGroup() as group:
             watch = group.create_task(_watch(engine))
             limits = OwnLimits(settings.default_max_tokens, settings.max_tokens_cap)

@@ -43,15 +43,10 @@ class VllmSettings(BaseModel):
         None, description="vLLM's parser of thoughts, such as `qwen3`. None: by chat template or name. Empty: none."
     )
     cpu_kvcache_space_gib: float = Field(1, gt=0, description="On a CPU: memory for the key-value cache.")
-    cpu_omp_threads_bind: Fixed[str] = Field(
-        "nobind",
-        description="On a CPU: which cores threads are bound to. vLLM's own variable `VLLM_CPU_OMP_THREADS_BIND` is "
-        "stronger.",
-    )
 
     def engine_fields(self) -> dict[str, Any]:
         """Arguments of `AsyncEngineArgs`, unchanged."""
-        own = {"max_pixels", "tool_parser", "cpu_kvcache_space_gib", "cpu_omp_threads_bind"}
+        own = {"max_pixels", "tool_parser", "cpu_kvcache_space_gib"}
         return {name: value for name, value in self.model_dump(exclude=own).items() if value is not None}
 
 
@@ -99,7 +94,6 @@ class LlmSettings(ServiceSettings):
     max_tokens_cap: int | None = Field(
         None, ge=1, le=limits.TOKENS, description="Most tokens of any answer. Empty: the model's limit."
     )
-    warm_up: Fixed[bool] = Field(True, description="Generate a few answers before health says SERVING.")
     vllm: VllmSettings = Field(VllmSettings(), description="The vLLM engine's settings.")
     constraints: Fixed[ConstraintSettings] = Field(ConstraintSettings(), description="Bounds of constrained decoding.")
     openai: OpenAISettings = Field(OpenAISettings(), description="The OpenAI-compatible engine's settings.")

@@ -39,10 +39,9 @@ async def assemble(settings: VisionSettings) -> AsyncIterator[Mapping[ServiceDes
         await repository.scan()
         _check(repository, settings)
         async with asyncio.TaskGroup() as tasks:
-            watching = tasks.create_task(repository.watch(settings.rescan_ms)) if settings.reload else None
+            watching = tasks.create_task(repository.watch(settings.rescan_ms))
             yield {_SERVICE: VisionServicer(repository, pictures, settings)}
-            if watching:
-                watching.cancel()
+            watching.cancel()
     finally:
         await repository.close()
         pictures.close()

@@ -27,9 +27,8 @@ class VisionSettings(ServiceSettings):
     digests: dict[str, Annotated[str, Field(pattern="^[0-9a-fA-F]{64}$")]] = Field(
         {}, description="SHA-256 of files below `models_dir`: {path: digest}. With any, no other file is loaded."
     )
-    reload: Fixed[bool] = Field(True, description="Load models again when their folders change.")
     rescan_ms: Fixed[int] = Field(
-        5_000, ge=50, description="How often to look for changes that a file system does not report, with `reload`."
+        5_000, ge=50, description="How often to look for changes that a file system does not report."
     )
     threads: int = Field(0, ge=0, le=256, description="CPU threads of one model. 0: one for each usable core.")
     decode_threads: Fixed[int] = Field(2, ge=1, le=64, description="Pictures decoded at once, over all requests.")

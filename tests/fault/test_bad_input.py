@@ -95,8 +95,8 @@ async def test_malformed_messages_are_invalid_arguments(
     mesh: Mesh, starter: Processes, report: Report, full_size: bool
 ):
     openai = {"engine": "openai", "openai__base_url": "http://127.0.0.1:1/v1", "openai__model": "m"}
-    llm = await starter.start("llm", **openai, warm_up="false")
-    vision = await starter.start("vision", models_dir=str(MODELS), reload="false")
+    llm = await starter.start("llm", **openai)
+    vision = await starter.start("vision", models_dir=str(MODELS))
     audio = await starter.start("audio", model=str(MODELS / "demo-whisper"))
     health = health_pb2.DESCRIPTOR.services_by_name["Health"]
     reflection = reflection_pb2.DESCRIPTOR.services_by_name["ServerReflection"]

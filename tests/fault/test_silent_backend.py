@@ -100,7 +100,7 @@ async def test_a_healthy_model_beside_a_silent_one_gets_its_chance_in_time(
 async def test_a_healthy_replica_beside_a_silent_one_gets_its_chance_in_time(
     starter: Processes, llm: FaultyLlm, other: FaultyLlm, report: Report, seconds: float, how: str, knows: bool
 ):
-    gateway = await starter.gateway(llm.address, other.address, balance="least_request")
+    gateway = await starter.gateway(llm.address, other.address)
     async with asking(gateway.spec.address) as caller:
         await _break(how, llm, caller, knows)
         with report.case(26, f"one of two llms {how}{'' if knows else ' from the start'}") as row:

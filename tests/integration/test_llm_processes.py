@@ -24,15 +24,10 @@ pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.timeout(2 
 
 
 async def test_a_wrong_engine_setting_stops_the_start_and_is_named(tmp_path: Path) -> None:
-    wrong = {"VLLM__MAX_NUM_SEQ": "4", "VLLM__MODEL": "/no/such/model"}
-    started = [
-        ServiceProcess(spec(f"wrong-{setting}", f"127.0.0.1:{free_port()}", **{setting: value}), tmp_path)
-        for setting, value in wrong.items()
-    ]
-    for setting, process in zip(wrong, started, strict=True):
-        assert await process.wait() == 2
-        assert setting.removeprefix("VLLM__").lower() in process.tail(3)
-        assert "loading" not in process.tail()  # as it says before it imports vLLM
+    process = ServiceProcess(spec("wrong", f"127.0.0.1:{free_port()}", VLLM__MODEL="/no/such/model"), tmp_path)
+    assert await process.wait() == 2
+    assert "vllm.model" in process.tail(3)
+    assert "loading" not in process.tail()  # as it says before it imports vLLM
 
 
 async def test_sigterm_while_loading_ends_everything(tmp_path: Path) -> None:

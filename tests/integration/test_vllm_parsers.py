@@ -4,7 +4,7 @@ its settings."""
 from __future__ import annotations
 
 import json
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +16,6 @@ from services.llm.dialects.openai_request import to_tools
 from services.llm.engine import Constraint, Message, Request, Tool, ToolCallDelta, ToolChoice
 from services.llm.errors import BadEngineSettings
 from services.llm.vllm import parser_table
-from services.llm.vllm.args import declared_fields
 from services.llm.vllm.parsers import Parsers, found
 from services.llm.vllm.reading import VllmReading
 from services.runtime.errors import NotSupported
@@ -181,12 +180,6 @@ def test_a_strict_tool_is_called_as_its_schema_says_or_not_at_all(parsers: Any, 
 def test_a_parser_that_there_is_not_stops_the_start(parsers: Any) -> None:
     with pytest.raises(BadEngineSettings, match=r"vllm\.tool_parser: .*no_such"):
         parsers(tool_parser="no_such")
-
-
-def test_the_names_in_vllm_s_source_are_those_of_its_settings() -> None:
-    from vllm.engine.arg_utils import AsyncEngineArgs
-
-    assert declared_fields() == {field.name for field in fields(AsyncEngineArgs)}
 
 
 def test_vllm_knows_every_parser_of_the_table() -> None:

@@ -8,7 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from services.gateway.cache_eligibility.wording import check_phrase
 from services.runtime import yaml_file
-from services.runtime.process.fixed import Fixed
 
 Hits = Literal["off", "exact", "any"]
 Scope = Literal["tenant", "user"]
@@ -68,13 +67,6 @@ class HitSettings(BaseModel):
     ignore_case: bool = Field(
         False,
         description="Whether exact hits ignore case in single lines of prose.",
-    )
-    chars_per_s: Fixed[float] = Field(
-        0,
-        ge=0,
-        le=1_000_000,
-        description="Speed of a stored answer in a stream, in characters a second, for requests that name none. 0: at "
-        "once.",
     )
     revalidate_ms: int = Field(
         0,

@@ -11,7 +11,7 @@ In this order, for each request:
    (`work_shares.py`). It takes microseconds, and the caller has its whole time left.
 2. While a slot is free it is given at once, without a switch to another task.
 3. Else the request is queued: within their share first, then by class; in a queue tenants by fair queueing, within a
-   tenant the newest or the earliest deadline first. In overload the oldest has the least of its time left.
+   tenant the earliest deadline first.
    The calls that others hold beyond their share may be long: after 250 ms, a request within its share gets a slot
    beyond the limit. There are half as many of these as the limit; no other request gets any until enough have ended.
 4. The queue is full at as many requests as will be served within the longest wait. Then a request of a later queue is
@@ -32,7 +32,6 @@ import random
 import time
 from collections.abc import Callable
 from functools import cache
-from typing import Literal
 
 from prometheus_client import Counter, Gauge, Histogram
 
@@ -66,7 +65,6 @@ class Limiter:
         limit: Limit,
         queue: int,
         queue_s: float,
-        order: Literal["lifo", "deadline"] = "lifo",
         shed_load: float = 0.85,
         shed_score: int = 50,
         retry_after_s: float = 1.0,
@@ -79,7 +77,7 @@ class Limiter:
         """`pressure` is the load of the process itself, where 1 is all it can bear; `pressure_refusal` is why it
         refuses a low score of a tenant, if it does. `batches`: the slots that they may have."""
         self.name, self._rng = name, rng or random.Random()
-        self._limit, self._max_waiting, self._queue_s, self._order = limit, queue, queue_s, order
+        self._limit, self._max_waiting, self._queue_s = limit, queue, queue_s
         self._shed_load, self._shed_score, self._retry_after_s = shed_load, shed_score, retry_after_s
         self._pressure, self._pressure_refusal, self._clock = pressure, pressure_refusal, clock
         self._queues = [WaitQueue[Slot](rank, queue_s) for rank in range(2 * len(CLASSES))]
@@ -207,7 +205,7 @@ class Limiter:
 
     def _rank(self, request: SlotRequest) -> Rank:
         self._arrivals += 1
-        return (0.0, self._arrivals) if self._order == "lifo" else (-request.deadline.at, -self._arrivals)
+        return -request.deadline.at, -self._arrivals
 
     def _displace(self, newcomer: WaitingRequest[Slot]) -> None:
         """Displace a request in the full queue, or refuse the newcomer."""

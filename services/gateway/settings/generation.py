@@ -107,11 +107,6 @@ class LimitSettings(Group):
     batch_share_beside: Fixed[float] = Field(
         0.1, gt=0, le=1, description="The same after an interactive request in the last 5 s; at least one slot."
     )
-    order: Fixed[Literal["lifo", "deadline"]] = Field(
-        "deadline",
-        description="The order within a class and tenant. `lifo`: the newest first, which has most of its time left; "
-        "the oldest are then refused late.",
-    )
 
 
 class CascadeSettings(Group):

@@ -110,7 +110,6 @@ class SourceClient:
             FixedLimit(self.source_settings.concurrency),
             _MOST_WAITING,
             self.source_settings.queue_ms / 1000,
-            "deadline",
             clock=clock,
         )
 

@@ -2,13 +2,13 @@
 
     priority   the nearest region first, the others by distance
     build      within it, a draw by weight: a canary of weight 5 beside 95 gets every twentieth call
-    policy     within that: the replica with the prompt's prefix, with the fewest calls in flight, or the next in turn
+    prefix     within that, the replica that has read the prompt's prefix; for a short prompt, the least busy one
 
 Replicas with equally few calls in flight are drawn by speed: one whose first text takes 100 times as long gets every
 hundredth of such calls, so that it is noticed when it is fast again.
 
-`prefix` is bounded: a replica with more than 1.25 × the mean of calls in flight is full, whatever it has read
-(consistent hashing with bounded loads, Mirrokni et al., https://arxiv.org/abs/1608.01350). Without it one popular
+The choice by prefix is bounded: a replica with more than 1.25 × the mean of calls in flight is full, whatever it has
+read (consistent hashing with bounded loads, Mirrokni et al., https://arxiv.org/abs/1608.01350). Without it one popular
 prefix would have one replica crawl while others idle. Beginnings that are new to all are bounded the same way by what
 each has read: chance alone would soon give one replica three quarters of eight.
 
@@ -31,16 +31,15 @@ from __future__ import annotations
 import hashlib
 import math
 import random
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from cachetools import LRUCache
 
 from hedgerow.llm.v1 import llm_pb2
 
-Policy = Literal["prefix", "least_request", "round_robin"]
 _BOUND = 1.25
 _HIGHEST = math.log(1 << 64)  # claim to a prefix: `rendezvous` has 8 bytes
 BLOCK_BYTES = 256  # about 64 tokens of English; prompts shorter than one have no prefix to share
@@ -109,14 +108,13 @@ class Candidate(Protocol):
     locality: Locality
     in_flight: int
     first_s: float  # average time to first text; 0 until it is known
-    turn: float  # of round robin: the lowest is next
     prefixes: Prefixes
 
 
 C = TypeVar("C", bound=Candidate)
 
 
-def order(candidates: Collection[C], policy: Policy, prompt: Blocks, rng: random.Random) -> Iterator[C]:
+def order(candidates: Collection[C], prompt: Blocks, rng: random.Random) -> Iterator[C]:
     """All `candidates`, the best one first."""
     if len(candidates) < 2:
         yield from candidates
@@ -125,19 +123,13 @@ def order(candidates: Collection[C], policy: Policy, prompt: Blocks, rng: random
         tier = [candidate for candidate in candidates if candidate.locality.priority == priority]
         for build in _builds(tier, rng):
             members = [candidate for candidate in tier if candidate.locality.build == build]
-            yield from _POLICIES[policy](members, prompt, rng)
+            yield from _by_prefix(members, prompt) if prompt else _least_request(members, rng)
 
 
 def taken(candidate: Candidate, prompt: Blocks) -> None:
     """A call goes to `candidate`."""
     candidate.in_flight += 1
-    candidate.turn += 1 / candidate.locality.weight
     candidate.prefixes.sent(prompt)
-
-
-def joined(candidate: Candidate, others: Collection[Candidate]) -> None:
-    """`candidate` is new: it takes turns with the others from now on, and does not catch up."""
-    candidate.turn = max((other.turn for other in others), default=0.0)
 
 
 def _builds(tier: Sequence[Candidate], rng: random.Random) -> Sequence[str]:
@@ -150,7 +142,7 @@ def _builds(tier: Sequence[Candidate], rng: random.Random) -> Sequence[str]:
     return sorted(weights, key=lambda build: rng.random() ** (1 / weights[build]), reverse=True)
 
 
-def _least_request(members: Sequence[C], _: Blocks, rng: random.Random) -> Sequence[C]:
+def _least_request(members: Sequence[C], rng: random.Random) -> Sequence[C]:
     slowness = _slowness(members)
 
     def rank(each: C) -> tuple[float, float]:
@@ -166,13 +158,7 @@ def _slowness(members: Sequence[C]) -> Callable[[C], float]:
     return lambda each: (each.first_s or mean_s) / mean_s
 
 
-def _round_robin(members: Sequence[C], _: Blocks, rng: random.Random) -> Sequence[C]:
-    return sorted(members, key=lambda each: (each.turn, rng.random()))
-
-
-def _prefix(members: Sequence[C], prompt: Blocks, rng: random.Random) -> Sequence[C]:
-    if not prompt:
-        return _least_request(members, prompt, rng)
+def _by_prefix(members: Sequence[C], prompt: Blocks) -> Sequence[C]:
     bound = math.ceil(_BOUND * (sum(each.in_flight for each in members) + 1) / len(members))
     known = _BOUND * (sum(len(each.prefixes) for each in members) + len(prompt)) / len(members)
     slowness = _slowness(members)
@@ -188,10 +174,3 @@ def _prefix(members: Sequence[C], prompt: Blocks, rng: random.Random) -> Sequenc
 def rendezvous(block: bytes, name: str) -> bytes:
     """The claim of `name` to a block that no replica has; the highest wins."""
     return hashlib.blake2b(block + name.encode(), digest_size=8).digest()
-
-
-_POLICIES: Mapping[Policy, Callable[[Sequence[Any], Blocks, random.Random], Sequence[Any]]] = {
-    "prefix": _prefix,
-    "least_request": _least_request,
-    "round_robin": _round_robin,
-}

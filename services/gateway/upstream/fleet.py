@@ -22,7 +22,7 @@ from services.gateway.policies.work_shares import WorkShares
 from services.gateway.settings.generation import LimitSettings
 from services.gateway.upstream import balance
 from services.gateway.upstream.assignment import AssignedDrill
-from services.gateway.upstream.balance import Blocks, Policy
+from services.gateway.upstream.balance import Blocks
 from services.gateway.upstream.llm import Llm
 from services.gateway.upstream.replica import Replica, make_replica
 from services.gateway.upstream.start import Notice
@@ -52,7 +52,6 @@ class Pool:
     throughput_drop: ThroughputDrop
     rng: random.Random
     notice: Notice  # of what starts in the fleet
-    policy: Policy = "prefix"
     drop_share: float = 0.0
     drill: AssignedDrill = field(default_factory=AssignedDrill)
     awaited: bool = False  # the control plane has yet to list a replica
@@ -64,7 +63,7 @@ class Pool:
     ) -> tuple[Replica, TenantAwarePermit] | None:
         """The best replica whose breaker lets a call of `tenant` through; none of `avoid`."""
         candidates = [replica for replica in self.replicas if replica not in avoid and not replica.start.starting]
-        for replica in balance.order(candidates, self.policy, prompt, self.rng):
+        for replica in balance.order(candidates, prompt, self.rng):
             if permit := replica.breaker.enter(tenant):
                 return replica, permit
         return None
@@ -113,7 +112,7 @@ class Pool:
     @property
     def reads_prompts(self) -> bool:
         """Whether what a prompt begins with matters to `pick`."""
-        return self.policy == "prefix" and len(self.replicas) > 1
+        return len(self.replicas) > 1
 
     def is_open(self, tenant: str = "", avoid: Collection[Replica] = ()) -> bool:
         """Whether no replica, apart from those to `avoid`, may be called for `tenant` now."""
@@ -211,7 +210,6 @@ def make_fleet(
             throughput_drop=ThroughputDrop(model, clock=clock),
             rng=rng,
             notice=notice,
-            policy=settings.balance,
             chats=model not in settings.serves,
         )
 
@@ -235,7 +233,6 @@ def _make_limiter(settings: GatewaySettings, name: str, work: WorkShares, clock:
         _LIMITS[limit.algorithm](limit, clock),
         queue=limit.queue,
         queue_s=limit.queue_ms / 1000,
-        order=limit.order,
         shed_load=shed.load,
         shed_score=shed.score,
         retry_after_s=shed.retry_after_ms / 1000,

@@ -13,8 +13,8 @@ from itertools import count
 import grpc
 
 from services.gateway.config import GatewaySettings
-from services.gateway.upstream import balance
 from services.gateway.upstream.assignment import AssignedDrill, Assignment
+from services.gateway.upstream.balance import Locality
 from services.gateway.upstream.calls import watch
 from services.gateway.upstream.fleet import Pool
 from services.gateway.upstream.llm import Llm
@@ -69,14 +69,13 @@ class Members:
         self._pool.awaited = False
         self._pool.notice.notify()
 
-    def _join(self, address: str, locality: balance.Locality) -> None:
+    def _join(self, address: str, locality: Locality) -> None:
         channel, left = self._connect(address), asyncio.Event()
         model, llm = self._pool.model, Llm(channel, self._pool.model)
         replica = make_replica(
             self._settings, model, next(self._numbers), address, llm, self._pool.baseline, self._pool.notice
         )
         replica.locality = locality
-        balance.joined(replica, self._pool.replicas)
         self._pool.replicas.append(replica)
         self._left[address] = left
         task = self._group.create_task(self._look_after(replica, channel, left))

@@ -32,7 +32,6 @@ class Replica:
     locality: Locality = field(default_factory=Locality)
     in_flight: int = 0
     first_s: float = 0.0
-    turn: float = 0.0
     prefixes: Prefixes = field(default_factory=Prefixes)
     name: str = ""
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import json
 import os
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from difflib import get_close_matches
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +24,7 @@ from services.runtime.security.secrets import shown
 _SEVERAL_MACHINES = {"nnodes", "data_parallel_address", "distributed_executor_backend"}  # any of them may mean so
 
 BOUNDED = "guidance"
+_BINDING, _UNBOUND = "VLLM_CPU_OMP_THREADS_BIND", "nobind"
 
 
 def check_early(settings: VllmSettings) -> None:
@@ -35,36 +34,13 @@ def check_early(settings: VllmSettings) -> None:
         raise BadEngineSettings("vllm.model: must be set")
     if model.startswith(("/", "./", "../")) and not os.path.exists(model):  # no name on a hub begins so
         raise BadEngineSettings(f"vllm.model: a file or folder that exists, got {model}")
-    if settings.model_extra and (known := declared_fields()):
-        check_names(settings.engine_fields(), known)
-
-
-def declared_fields() -> set[str]:
-    """The names of the fields of vLLM's `AsyncEngineArgs`, read from its source and not imported. Empty where vLLM is
-    not installed, or declares them in another way."""
-    spec = find_spec("vllm")
-    if spec is None or spec.origin is None:
-        return set()
-    try:
-        module = ast.parse(Path(spec.origin).with_name("engine").joinpath("arg_utils.py").read_bytes())
-        classes = {node.name: node for node in module.body if isinstance(node, ast.ClassDef)}
-        return _declared("AsyncEngineArgs", classes)
-    except (OSError, SyntaxError, KeyError):
-        return set()
-
-
-def _declared(name: str, classes: Mapping[str, ast.ClassDef]) -> set[str]:
-    """Raises KeyError where the class or one of its bases is from elsewhere."""
-    node = classes[name]
-    own = {ast.unparse(line.target) for line in node.body if isinstance(line, ast.AnnAssign)}
-    return own.union(*(_declared(ast.unparse(base), classes) for base in node.bases))
 
 
 def environment(settings: VllmSettings) -> dict[str, str]:
     """Settings that vLLM and its libraries read from the environment rather than from arguments."""
     variables = {
         vllm_plugin.SWITCH: "1",
-        "VLLM_CPU_OMP_THREADS_BIND": settings.cpu_omp_threads_bind,
+        _BINDING: _UNBOUND,
         "VLLM_LOGGING_LEVEL": "WARNING",
         # It would have parsers write grammars of their own, past the trial and for another backend than ours.
         "VLLM_ENFORCE_STRICT_TOOL_CALLING": "0",
@@ -77,7 +53,7 @@ def environment(settings: VllmSettings) -> dict[str, str]:
         # vLLM's own values, which it sets only where it binds threads: by default they would spin for 200 ms after each
         # step, and starve whatever shares the cores.
         variables |= {"KMP_BLOCKTIME": "5", "KMP_TPAUSE": "0"}
-        if settings.cpu_omp_threads_bind == "nobind":  # else vLLM counts the cores that it binds threads to
+        if os.environ.get(_BINDING, _UNBOUND) == _UNBOUND:  # else vLLM counts the cores that it binds threads to
             variables["OMP_NUM_THREADS"] = str(usable_cores())
     if Path(settings.model).is_dir():
         variables["HF_HUB_OFFLINE"] = "1"  # everything is here: do not wait for a hub that may not answer
@@ -113,20 +89,14 @@ def engine_args(settings: VllmSettings) -> Any:
 
 def check_fields(fields: Mapping[str, Any], types: Mapping[str, Any]) -> dict[str, Any]:
     """`fields` with their values read as `types` say. Raises BadEngineSettings."""
-    check_names(fields, types)
     return {name: _checked(name, value, types) for name, value in fields.items()}
 
 
-def check_names(names: Iterable[str], known: Collection[str]) -> None:
-    """Raise BadEngineSettings for the first that is not known."""
-    for name in names:
-        if name not in known:
-            hint = get_close_matches(name, known, n=1)
-            suggestion = f"; did you mean {hint[0]}?" if hint else ""
-            raise BadEngineSettings(f"vllm.{name}: vLLM has no such setting{suggestion}")
-
-
 def _checked(name: str, value: Any, types: Mapping[str, Any]) -> Any:
+    if name not in types:
+        hint = get_close_matches(name, types, n=1)
+        suggestion = f"; did you mean {hint[0]}?" if hint else ""
+        raise BadEngineSettings(f"vllm.{name}: vLLM has no such setting{suggestion}")
     if isinstance(types[name], str):  # a forward reference: left to vLLM
         return value
     problem = ""

@@ -174,7 +174,7 @@ async def test_a_model_that_is_set_up_wrongly_fails_at_once_and_always_says_why(
 
 async def test_a_replica_that_is_set_up_wrongly_is_left_to_those_that_stand_in_for_it():
     wrong, well = ScriptedLlm(ModelNotAtProvider("m: the provider does not know the model x")), says("well")
-    behind = fleet(loop_clock, {"retry": RETRY, "breaker": ALWAYS_OPEN, "balance": "round_robin"}, m=[wrong, well])
+    behind = fleet(loop_clock, {"retry": RETRY, "breaker": ALWAYS_OPEN}, m=[wrong, well])
     assert [(await Scene(behind).run()).words for _ in range(4)] == ["well"] * 4
     assert calls(wrong) == [1]
 

@@ -27,7 +27,7 @@ def test_a_call_to_a_throttled_replica_is_repeated_at_another_and_not_at_the_sam
 async def test_replicas_that_all_throttle_are_asked_once_each_until_the_first_may_be_asked_again():
     """They may share one account at their provider."""
     busy = [ScriptedLlm(Exhausted("busy", retry_delay_s=delay_s)) for delay_s in (60, 30, 5)]
-    behind = started_fleet(loop_clock, {"balance": "round_robin"}, m=busy)
+    behind = started_fleet(loop_clock, m=busy)
     refused = [(await Scene(behind).run()).error for _ in range(3)]
     assert calls(*busy) == [1, 1, 1]
     assert all(isinstance(error, Exhausted) and 4.9 < error.retry_delay_s < 5.6 for error in refused)

@@ -64,7 +64,7 @@ def run(*phases: Phase, scores: Mapping[int, int], sigma: float, first: float, s
 
     async def main() -> Ends:
         rng, ended = random.Random(seed), list[Ended]()
-        limiter = Limiter("m", Gradient2(20, 10, 200, loop_clock), 100, 0.2, "deadline", clock=loop_clock, rng=rng)
+        limiter = Limiter("m", Gradient2(20, 10, 200, loop_clock), 100, 0.2, clock=loop_clock, rng=rng)
         began = loop_clock()
 
         async def call(phase: Phase, slots: asyncio.Semaphore) -> None:

@@ -74,17 +74,16 @@ async def test_the_limit_gets_the_samples():
 
 
 @pytest.mark.parametrize(
-    ("order", "requests", "served"),
+    ("requests", "served"),
     [
-        ("lifo", [request(each) for each in (LOW, NORMAL, HIGH, 100, HIGH)], [3, 4, 2, 1, 0]),
-        ("lifo", [request(), request(), request()], [2, 1, 0]),
-        ("lifo", [*[request(tenant="a")] * 8, *[request(tenant="b")] * 2], [7, 9, 6, 8, 5, 4, 3, 2, 1, 0]),
-        ("deadline", [request(deadline=Deadline.after(each, STILL)) for each in (30, 10, 20, 10)], [1, 3, 2, 0]),
+        ([request(each) for each in (LOW, NORMAL, HIGH, 100, HIGH)], [3, 2, 4, 1, 0]),
+        ([*[request(tenant="a")] * 8, *[request(tenant="b")] * 2], [0, 8, 1, 9, 2, 3, 4, 5, 6, 7]),
+        ([request(deadline=Deadline.after(each, STILL)) for each in (30, 10, 20, 10)], [1, 3, 2, 0]),
     ],
-    ids=["higher classes first", "the newest of a tenant", "tenants take turns", "the earliest deadline of a tenant"],
+    ids=["higher classes first", "tenants take turns", "the earliest deadline of a tenant"],
 )
-async def test_waiting_requests_are_admitted_in_order(order: str, requests: list[SlotRequest], served: list[int]):
-    limiter = gate_of(order=order, clock=STILL)
+async def test_waiting_requests_are_admitted_in_order(requests: list[SlotRequest], served: list[int]):
+    limiter = gate_of(clock=STILL)
     slot = await limiter.enter(request())
     assert await order_of(limiter, slot, await waiting(limiter, *requests)) == served
 
@@ -172,13 +171,13 @@ _STEPS = st.lists(
 )
 
 
-@given(_STEPS, st.sampled_from(["lifo", "deadline"]))
-def test_no_slot_is_lost_or_given_twice(steps, order):
-    asyncio.run(_play(steps, order))
+@given(_STEPS)
+def test_no_slot_is_lost_or_given_twice(steps):
+    asyncio.run(_play(steps))
 
 
-async def _play(steps: list[tuple[str, int, str]], order: str) -> None:
-    crowd = Crowd(order)
+async def _play(steps: list[tuple[str, int, str]]) -> None:
+    crowd = Crowd()
     for step, number, tenant in steps:
         crowd.do(step, number, tenant)
         await settled()
@@ -195,9 +194,9 @@ async def _play(steps: list[tuple[str, int, str]], order: str) -> None:
 class Crowd:
     """Requests in front of a limiter, and requests that have a slot."""
 
-    def __init__(self, order: str):
+    def __init__(self) -> None:
         self.limit, self.clock = Adjustable(2), PausedClock()
-        self.limiter = gate_of(limit=self.limit, queue=3, order=order, clock=self.clock, shed_load=0.9)
+        self.limiter = gate_of(limit=self.limit, queue=3, clock=self.clock, shed_load=0.9)
         self.tasks: list[asyncio.Task[Slot]] = []
         self.slots: list[Slot] = []
 

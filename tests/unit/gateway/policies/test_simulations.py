@@ -92,7 +92,7 @@ def served(
     """The share of all served time that each tenant has. `load`: what it asks for, where 1 is all that there is."""
 
     async def main() -> dict[str, float]:
-        limiter = Limiter("m", FixedLimit(slots), 100, 0.2, "deadline", clock=loop_clock, rng=random.Random(0))
+        limiter = Limiter("m", FixedLimit(slots), 100, 0.2, clock=loop_clock, rng=random.Random(0))
         rng, had = random.Random(1), dict.fromkeys(weights, 0.0)
 
         async def call(tenant: str) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from services.gateway.upstream import balance
-from services.gateway.upstream.balance import BLOCK_BYTES, Locality, Policy, Prefixes, blocks, order
+from services.gateway.upstream.balance import BLOCK_BYTES, Locality, Prefixes, blocks, order
 
 
 @dataclass
@@ -14,7 +14,6 @@ class Replica:
     locality: Locality = field(default_factory=Locality)
     in_flight: int = 0
     first_s: float = 0.0
-    turn: float = 0.0
     prefixes: Prefixes = field(default_factory=Prefixes)
 
 
@@ -32,11 +31,11 @@ def prompt(number: int, question: str = "?"):
 class Calls:
     """Calls made one after the other; each stays in flight until it is over."""
 
-    def __init__(self, *replicas: Replica, policy: Policy):
-        self.replicas, self.policy, self.rng = replicas, policy, random.Random(1)
+    def __init__(self, *replicas: Replica):
+        self.replicas, self.rng = replicas, random.Random(1)
 
     def made(self, what=()) -> str:
-        first = next(order(self.replicas, self.policy, what, self.rng))
+        first = next(order(self.replicas, what, self.rng))
         balance.taken(first, what)
         return first.address
 
@@ -48,21 +47,6 @@ class Calls:
     def over(self) -> None:
         for replica in self.replicas:
             replica.in_flight = 0
-
-
-def test_round_robin_takes_each_in_turn():
-    calls = Calls(Replica("a"), Replica("b"), Replica("c"), policy="round_robin")
-    assert Counter(calls.made() for _ in range(9)) == {"a": 3, "b": 3, "c": 3}
-
-
-def test_round_robin_gives_a_newcomer_its_turn_and_no_more():
-    old, new = Replica("old"), Replica("new")
-    calls = Calls(old, policy="round_robin")
-    for _ in range(100):
-        calls.made()
-    balance.joined(new, [old])
-    calls.replicas = (old, new)
-    assert Counter(calls.made() for _ in range(10)) == {"old": 5, "new": 5}
 
 
 @pytest.mark.parametrize(
@@ -77,23 +61,22 @@ def test_round_robin_gives_a_newcomer_its_turn_and_no_more():
     ids=["fewest calls in flight", "nearest region"],
 )
 def test_the_nearest_region_is_tried_first_and_in_it_the_fewest_calls_in_flight(replicas: list[Replica], tried: str):
-    found = order(replicas, "least_request", (), random.Random())
+    found = order(replicas, (), random.Random())
     assert [replica.address for replica in found] == tried.split()
 
 
-@pytest.mark.parametrize("policy", ["prefix", "least_request", "round_robin"])
-def test_a_canary_gets_its_share_of_the_calls_under_every_policy(policy: Policy):
+@pytest.mark.parametrize("prompts", [[prompt(number) for number in range(8)], [()]], ids=["long", "short"])
+def test_a_canary_gets_its_share_of_the_calls(prompts):
     stable, canary = Replica("stable", Locality(0, "", 95)), Replica("canary", Locality(0, "canary", 5))
-    calls = Calls(stable, canary, policy=policy)
+    calls = Calls(stable, canary)
     seen = Counter()
     for number in range(4_000):
-        seen[calls.made(prompt(number % 8))] += 1
-        calls.over()
+        seen[calls.made_alone(prompts[number % len(prompts)])] += 1
     assert 130 <= seen["canary"] <= 280, "5% of 4,000, and five standard deviations"
 
 
 def test_a_prompt_goes_where_its_beginning_is():
-    calls = Calls(Replica("a"), Replica("b"), policy="prefix")
+    calls = Calls(Replica("a"), Replica("b"))
     homes = {}
     for number in range(8):
         homes[number] = calls.made(prompt(number))
@@ -104,7 +87,7 @@ def test_a_prompt_goes_where_its_beginning_is():
 
 
 def test_two_gateways_choose_the_same_replica_for_a_beginning_that_is_new_to_both():
-    one, other = (Calls(Replica("a:1"), Replica("b:1"), Replica("c:1"), policy="prefix") for _ in range(2))
+    one, other = (Calls(Replica("a:1"), Replica("b:1"), Replica("c:1")) for _ in range(2))
     for number in range(20):
         assert one.made(prompt(number)) == other.made(prompt(number))
         one.over()
@@ -113,7 +96,7 @@ def test_two_gateways_choose_the_same_replica_for_a_beginning_that_is_new_to_bot
 
 @pytest.mark.parametrize("seed", range(20))
 def test_few_beginnings_are_shared_out_evenly(seed: int):
-    calls = Calls(Replica("a:1"), Replica("b:1"), policy="prefix")
+    calls = Calls(Replica("a:1"), Replica("b:1"))
     seen = Counter()
     for number in range(8):
         seen[calls.made(prompt(100 * seed + number))] += 1
@@ -123,7 +106,7 @@ def test_few_beginnings_are_shared_out_evenly(seed: int):
 
 @pytest.mark.parametrize("slow", [2, 10])
 def test_a_slower_replica_gets_fewer_beginnings_that_are_new_and_keeps_its_own(slow: int):
-    calls = Calls(Replica("fast", first_s=0.1), Replica("slow", first_s=0.1 * slow), policy="prefix")
+    calls = Calls(Replica("fast", first_s=0.1), Replica("slow", first_s=0.1 * slow))
     chosen = {number: calls.made_alone(prompt(number)) for number in range(500)}
     assert Counter(chosen.values())["slow"] == pytest.approx(500 / (1 + slow), rel=0.3)
     assert all(calls.made_alone(prompt(number)) == address for number, address in chosen.items())
@@ -131,32 +114,31 @@ def test_a_slower_replica_gets_fewer_beginnings_that_are_new_and_keeps_its_own(s
 
 def test_a_popular_beginning_does_not_overload_the_replica_that_has_it():
     a, b = Replica("a"), Replica("b")
-    calls = Calls(a, b, policy="prefix")
+    calls = Calls(a, b)
     for _ in range(40):
         calls.made(prompt(1))
     assert abs(a.in_flight - b.in_flight) <= 0.25 * 40 + 2
 
 
 def test_prompts_without_a_shared_beginning_go_to_a_free_replica():
-    calls = Calls(Replica("busy", in_flight=2), Replica("free"), policy="prefix")
+    calls = Calls(Replica("busy", in_flight=2), Replica("free"))
     assert calls.made(()) == "free"
 
 
-@pytest.mark.parametrize("policy", ["prefix", "least_request"])
-def test_the_faster_of_equally_loaded_replicas_is_drawn_more_often(policy: Policy):
-    calls = Calls(Replica("slow", first_s=2.0), Replica("fast", first_s=0.02), policy=policy)
+def test_the_faster_of_equally_loaded_replicas_is_drawn_more_often():
+    calls = Calls(Replica("slow", first_s=2.0), Replica("fast", first_s=0.02))
     made = Counter(calls.made_alone() for _ in range(1_000))
     assert 0 < made["slow"] <= 30  # a hundredth
 
 
 def test_a_replica_whose_speed_is_not_known_is_as_fast_as_the_others():
-    calls = Calls(Replica("new"), Replica("one", first_s=0.1), Replica("two", first_s=0.1), policy="least_request")
+    calls = Calls(Replica("new"), Replica("one", first_s=0.1), Replica("two", first_s=0.1))
     made = Counter(calls.made_alone() for _ in range(900))
     assert min(made.values()) >= 250
 
 
 def test_the_fewest_calls_in_flight_count_before_speed():
-    calls = Calls(Replica("fast", first_s=0.02, in_flight=1), Replica("slow", first_s=2.0), policy="least_request")
+    calls = Calls(Replica("fast", first_s=0.02, in_flight=1), Replica("slow", first_s=2.0))
     assert calls.made() == "slow"
 
 

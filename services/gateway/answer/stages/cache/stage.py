@@ -124,10 +124,7 @@ class CacheStage(AnswerStage):
     def _pace(self) -> float:
         """The pace of a hit in characters a second; 0 for all at once, as for items of a batch, which no client reads
         along."""
-        policy = self.context.question.request.cache
-        if self.context.in_background:
-            return 0
-        return policy.hit_chars_per_s if policy.HasField("hit_chars_per_s") else self.context.tenant.hits.chars_per_s
+        return 0 if self.context.in_background else self.context.question.request.cache.hit_chars_per_s
 
     def fallback(self, problem: ServiceError, stage: Running) -> None:
         """Continue without an answer of the cache: a model makes one."""

@@ -13,7 +13,6 @@ from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.answer.text_writer import paced
-from services.gateway.cache_eligibility.settings import HitSettings
 from services.gateway.settings.guard import GuardSettings
 from tests.clock import loop_clock
 from tests.unit.gateway.answer.scene import Scene
@@ -26,10 +25,8 @@ STORED = cache_pb2.Answer(text="Paris, of course. " * 4, model="large", finish_r
 HIT = cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_EXACT, answer=STORED, key="k", ttl_ms=9_000)
 
 
-def scene_at(chars_per_s: float, **fields: Any) -> Scene:
-    scene = Scene(ScriptedCache(HIT))
-    scene.tenant = replace(scene.tenant, hits=HitSettings(chars_per_s=chars_per_s), **fields)
-    return scene
+def at(chars_per_s: float | None) -> dict[str, pb.CachePolicy]:
+    return {"cache": pb.CachePolicy(hit_chars_per_s=chars_per_s)}
 
 
 async def timed(scene: Scene, **fields: Any) -> list[tuple[float, str]]:
@@ -41,43 +38,42 @@ async def timed(scene: Scene, **fields: Any) -> list[tuple[float, str]]:
     return came
 
 
-@pytest.mark.parametrize(
-    ("own", "asked", "paced"), [(0, None, False), (100, None, True), (0, 100, True), (100, 0, False)]
-)
-async def test_a_hit_comes_at_the_pace_of_the_request_or_its_tenant_and_without_one_at_once(own, asked, paced: bool):
-    came = await timed(scene_at(own), cache=pb.CachePolicy(hit_chars_per_s=asked))
+@pytest.mark.parametrize(("asked", "paced"), [(None, False), (0, False), (100, True)])
+async def test_a_hit_comes_at_the_pace_of_the_request_and_without_one_at_once(asked: float | None, paced: bool):
+    came = await timed(Scene(ScriptedCache(HIT)), **at(asked))
     assert "".join(text for _, text in came) == STORED.text
     assert [len(text) for _, text in came] == ([5] * 14 + [2] if paced else [len(STORED.text)])
     assert came[-1][0] == (pytest.approx(0.7) if paced else 0)
 
 
 async def test_the_copy_in_the_gateway_comes_at_the_same_pace():
-    scene = scene_at(100)
-    first = await timed(scene)
-    assert await timed(scene) == first
+    scene = Scene(ScriptedCache(HIT))
+    first = await timed(scene, **at(100))
+    assert await timed(scene, **at(100)) == first
     assert len(scene.cache.questions) == 1
 
 
 async def test_a_pace_stays_within_the_budget():
-    scene = scene_at(1)
-    came = await timed(scene)
+    scene = Scene(ScriptedCache(HIT))
+    came = await timed(scene, **at(1))
     assert came[-1][0] < scene.budget_ms / 1000
     assert "".join(text for _, text in came) == STORED.text
-    final = await scene.final()
+    final = await scene.final(**at(1))
     assert (final.finish_reason, list(final.degraded)) == (chat_pb2.FINISH_REASON_STOP, [])
 
 
 async def test_a_client_that_leaves_in_the_middle_leaves_nothing_behind():
-    scene = scene_at(10)
-    messages = sent_by(scene.answer().give)
+    scene = Scene(ScriptedCache(HIT))
+    messages = sent_by(scene.answer(**at(10)).give)
     await anext(messages)
     await messages.aclose()
     assert scene.billed == [0]  # the runner has settled, and no task is left
 
 
 async def test_a_denied_phrase_ends_a_paced_answer():
-    scene = scene_at(100, guard=GuardSettings(denied_phrases=("course",), answer_denied="end"))
-    began, final = loop_clock(), await scene.final()
+    scene = Scene(ScriptedCache(HIT))
+    scene.tenant = replace(scene.tenant, guard=GuardSettings(denied_phrases=("course",), answer_denied="end"))
+    began, final = loop_clock(), await scene.final(**at(100))
     assert loop_clock() - began < 0.3  # no wait for the rest, which would take 0.7 s
     assert final.finish_reason == chat_pb2.FINISH_REASON_CONTENT_FILTER
     assert "course" not in final.text
