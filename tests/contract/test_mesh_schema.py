@@ -18,13 +18,10 @@ from hedgerow.engines import ENGINES
 from hedgerow_cli.app import app
 from launcher.meshfile.json_schema import SHIPPED, text
 from launcher.meshfile.template import InitAnswers, write
-from launcher.meshfile.tenants import Tenant
-from services.gateway.settings.tenants import TenantSettings
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads(SHIPPED.read_text())
 VALIDATOR = Draft202012Validator(SCHEMA)
-KEYS_OF_TENANTS = {"key_env", "key_file", "key_sha256"}
 
 
 def of_pages() -> Iterator[tuple[str, Any]]:
@@ -66,10 +63,6 @@ def test_every_key_has_a_description_for_editors() -> None:
     }
     assert len(keys) > 80
     assert [name for name, key in keys.items() if not (key.get("description") or "$ref" in key)] == []
-
-
-def test_a_tenant_of_a_mesh_file_has_every_setting_that_a_tenant_has() -> None:
-    assert Tenant.model_fields.keys() - KEYS_OF_TENANTS == TenantSettings.model_fields.keys() - {"keys"}
 
 
 def test_a_mesh_file_has_every_engine_that_a_models_service_has() -> None:
