@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import random
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,10 +16,14 @@ import numpy as np
 from scipy.signal import resample_poly
 
 from bench.speech import NOISE, RATE, Samples
+from services.audio.listener import Listener, ListenerSettings
+from services.audio.speech import Audio, Segment, Word
+from services.audio.whisper import Whisper
 
 # Like those that the demo Whisper was trained on, drawn from a seed that no training run used.
 SENTENCES = Path(__file__).with_suffix(".txt").read_text("utf-8").splitlines()
 PAUSES_S = (0.2, 1.2)
+PACKET = RATE * 60 // 1000
 VOICES = ("en-us", "en-gb", "en-gb-x-rp", "en-gb-scotland", "en-029")
 VARIANTS = (
     *("", "+m1", "+m3", "+m4", "+m6", "+m7", "+f1", "+f2", "+f3", "+f4", "+f5", "+Alex", "+Andy", "+Annie"),
@@ -38,6 +45,22 @@ def recording() -> Samples:
 def read_aloud(text: str, voice: str) -> Samples:
     """A text in a voice of eSpeak's, for example `de`."""
     return _noisy(_speaker().say(text, random.Random(0), voice))
+
+
+async def heard_live(whisper: Whisper, samples: Audio, language: str, settings: ListenerSettings) -> list[Word]:
+    """The words of a listener. Its runs go by the time of the audio, so that it may come as fast as it is heard."""
+
+    async def transcribe(audio: Audio, paused: bool) -> Sequence[Word]:
+        return whisper.transcribe_utterance(audio, language).words
+
+    async def packets() -> AsyncIterator[Audio]:
+        for start in range(0, len(samples), PACKET):
+            yield samples[start : start + PACKET]
+            for _ in range(8):  # the run that this makes due
+                await asyncio.sleep(0)
+
+    async with aclosing(Listener(transcribe, settings).listen(packets())) as events:  # type: ignore[type-var]
+        return [word async for event in events if isinstance(event, Segment) for word in event.words]
 
 
 def _noisy(samples: Samples) -> Samples:

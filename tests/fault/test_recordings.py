@@ -28,7 +28,6 @@ from tests.unit.audio.sounds import encoded, hours_of_silence, wav_claiming, wri
 from tests.waiting import until
 
 pytestmark = pytest.mark.timeout(180)
-_CODES = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED)
 _MAX_STREAM_S, _MAX_AHEAD_S = (6.0, 2.0) if MEASURED in os.environ else (2.0, 0.5)
 _PCM_MIB = 64
 _SECOND = bytes(32_000)  # of 16-bit silence

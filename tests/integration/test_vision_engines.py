@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ from tests.integration.vision_engines import DEMO, FILES, OUTPUTS, manifest, noi
 from tests.models import SAMPLES
 
 KINDS = {".onnx": "onnx", ".ts": "torchscript", ".pt2": "export"}
-Open = Callable[..., Engine]
 
 
 @pytest.fixture(scope="module")

@@ -215,9 +215,5 @@ async def _away(one: Replica) -> bool:
     return one.store.local
 
 
-async def _empty(one: Replica) -> bool:
-    return not one.holds()
-
-
 async def _loaded(one: Replica, times: int) -> bool:
     return one.memory.stats.snapshots >= times and one.state.up

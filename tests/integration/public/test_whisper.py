@@ -5,9 +5,7 @@ No exact texts: another build of the same model may hear a word differently.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing
+from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
@@ -15,18 +13,17 @@ import pytest
 from bench.speech import Spoken, joined
 from launcher import catalog
 from services.audio.engine import Task
-from services.audio.listener import Listener, ListenerSettings
+from services.audio.listener import ListenerSettings
 from services.audio.sentences import TranscriptSentences
-from services.audio.speech import RATE, Audio, Segment, Word
+from services.audio.speech import Audio, Segment, Word
 from services.audio.whisper import Whisper, open_whisper
 from services.runtime.process.cores import usable_cores
-from tests.spoken import read_aloud
+from tests.spoken import heard_live, read_aloud
 
 pytestmark = pytest.mark.timeout(300)
 
 SECONDS = 30.0
 WRONG, WRONG_LIVE = 0.06, 0.08  # of the words, at most; 1 to 3% were measured
-PACKET = RATE * 60 // 1000
 _AS_IT_IS = Task()
 GERMAN = "Guten Tag, ich möchte gerne zwei Fahrkarten nach Berlin kaufen."
 
@@ -61,19 +58,8 @@ def test_a_recording_has_few_wrong_words_and_a_segment_for_each_sentence(whisper
 
 
 async def test_live_speech_has_few_wrong_words(whisper: Whisper, spoken: Spoken) -> None:
-    async def transcribe(audio: Audio, paused: bool) -> Sequence[Word]:
-        return whisper.transcribe_utterance(audio, "").words
-
-    async def packets() -> AsyncIterator[Audio]:
-        samples = spoken.samples
-        for start in range(0, len(samples), PACKET):
-            yield samples[start : start + PACKET]
-            for _ in range(8):  # the run that this makes due
-                await asyncio.sleep(0)
-
-    async with aclosing(Listener(transcribe, ListenerSettings(step_ms=500)).listen(packets())) as events:  # type: ignore[type-var]
-        text = " ".join([said(event.words) async for event in events if isinstance(event, Segment)])
-    assert spoken.wrong(text) <= WRONG_LIVE
+    heard = await heard_live(whisper, spoken.samples, "", ListenerSettings(step_ms=500))
+    assert spoken.wrong(said(heard)) <= WRONG_LIVE
 
 
 def test_german_is_detected_and_transcribed_as_german(whisper: Whisper) -> None:
