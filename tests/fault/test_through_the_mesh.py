@@ -237,16 +237,6 @@ async def test_a_configuration_refused_by_envoy_is_reported_and_the_good_one_sta
     await replicas.until(lambda mesh: not any(refusals(mesh)), within_s=30)
 
 
-async def test_an_unusable_topology_changes_nothing_and_is_reported(replicas: Replicated):
-    with edited_topology(replicas.topology) as topology:
-        topology["services"]["llm"]["endpoints"][0]["weight"] = 0
-        write_topology(replicas.topology, topology)
-        mesh = await replicas.until(lambda mesh: mesh.topology_problem, within_s=30)
-        assert "services.llm.endpoints.0.weight" in mesh.topology_problem
-        assert (await replicas.caller.ask("Still the same?")).ok
-    await replicas.until(lambda mesh: not mesh.topology_problem, within_s=30)
-
-
 async def test_a_drill_in_the_topology_reaches_the_gateways_own_calls_and_ends_with_it(replicas: Replicated):
     def drilled(outcome: Outcome) -> bool:
         return "delayed" in outcome.decided("drill")

@@ -1,7 +1,6 @@
 """A tiny server for tests of the mesh: health, and every other call is answered with the server's own address.
 
-It serves at `ECHO_ADDRESS` until SIGTERM. SIGUSR1 makes it NOT_SERVING, SIGUSR2 SERVING again. With `ECHO_TLS_DIR`
-(tls.crt, tls.key, ca.crt) it asks its callers for their certificates.
+It serves at `ECHO_ADDRESS` until SIGTERM. SIGUSR1 makes it NOT_SERVING, SIGUSR2 SERVING again.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -40,10 +38,7 @@ async def main(address: str) -> None:
     server = grpc.aio.server(options=_OPTIONS)
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)
     server.add_generic_rpc_handlers((Echo(address),))
-    if folder := os.environ.get("ECHO_TLS_DIR"):
-        server.add_secure_port(address, _credentials(Path(folder)))
-    else:
-        server.add_insecure_port(address)
+    server.add_insecure_port(address)
     await server.start()
     await checks.set("", _SERVING)
     await stop.wait()
@@ -61,11 +56,6 @@ def _obey_signals(stop: asyncio.Event, checks: health.aio.HealthServicer) -> Non
     loop.add_signal_handler(signal.SIGUSR1, say, _NOT_SERVING)
     loop.add_signal_handler(signal.SIGUSR2, say, _SERVING)
     loop.add_signal_handler(signal.SIGTERM, stop.set)
-
-
-def _credentials(folder: Path) -> grpc.ServerCredentials:
-    certificate, key, ca = ((folder / name).read_bytes() for name in ("tls.crt", "tls.key", "ca.crt"))
-    return grpc.ssl_server_credentials([(key, certificate)], ca, require_client_auth=True)
 
 
 if __name__ == "__main__":

@@ -15,8 +15,6 @@ import pytest
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from launcher.processes import free_port
-from tests import listings
 from tests.integration.command import launch, run
 from tests.integration.running_up import ports_in_a_row
 from tests.integration.scripted import Hold, Refusal
@@ -150,15 +148,6 @@ async def test_chat_goes_on_after_an_error(gateway: ScriptedGateway) -> None:
     code, _, err = await run("chat", "--gateway", gateway.target, stdin="One?\nTwo?\n")
     assert (code, err) == (0, "hedgerow: too busy\n" * 2)
     assert [len(request.messages) for request in gateway.requests] == [1, 1]
-
-
-async def test_status_fails_when_a_service_does_not_serve(tmp_path: Path) -> None:
-    address = f"127.0.0.1:{free_port()}"
-    with listings.running(tmp_path, [{"name": "cache", "address": address}]):
-        code, out, _ = await run("status", "--json", "--state-dir", str(tmp_path))
-    assert code == 1
-    cache = {"name": "cache", "address": address, "health": "UNREACHABLE"}
-    assert json.loads(out) == {"services": [cache], "models": []}
 
 
 @pytest.fixture

@@ -211,17 +211,6 @@ async def test_a_played_recording_shows_words_and_then_segments(audio: ScriptedA
     ]  # fmt: skip
 
 
-async def test_ctrl_c_stops_a_transcription(audio: ScriptedAudio, question: str) -> None:
-    audio.script = [*recording(segment(0, "Which city?"))[:-1], Hold()]
-    process = await launch("transcribe", question, "--audio-service", audio.target)
-    assert process.stdout is not None
-    await process.stdout.readuntil(b"Which city?\n")
-    process.send_signal(signal.SIGINT)
-    await asyncio.wait_for(audio.cancelled.wait(), 20)
-    _, err = await process.communicate()
-    assert (process.returncode, b"Traceback" in err) == (130, False), err.decode()[-3000:]
-
-
 async def test_each_picture_gets_a_line_and_a_bad_one_its_own(vision: ScriptedVision, tmp_path: Path) -> None:
     for name in ("a.png", "bad.png", "shape.png"):
         (tmp_path / name).write_bytes(name.encode())

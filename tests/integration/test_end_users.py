@@ -23,22 +23,19 @@ TENANTS = {
 }
 
 
-async def start_all(
-    start: Start, llm: ScriptedLlm, model_cache: Path, tmp_path: Path, **settings: str
-) -> tuple[HttpGateway, list[str]]:
-    """The gateway, and the addresses of the cache."""
+async def start_all(start: Start, llm: ScriptedLlm, model_cache: Path, tmp_path: Path, **settings: str) -> HttpGateway:
+    """The gateway, with a cache behind it."""
     llm.script = [*words("Paris."), end()]
     cache = await start("cache", database=str(tmp_path / "cache.db"), model_cache=str(model_cache))
     tenants = json.dumps(TENANTS)
     settings |= {"cache_address": cache.spec.address, "tenants": tenants, "stages": json.dumps(PATIENT_LOOKUPS)}
-    gateway = await start_http_gateway(start, llm, **settings)
-    return gateway, [cache.spec.address]
+    return await start_http_gateway(start, llm, **settings)
 
 
 async def test_a_stored_answer_is_for_its_end_user_alone_and_all_go_with_their_tenant(
     start: Start, llm: ScriptedLlm, model_cache: Path, tmp_path: Path
 ) -> None:
-    gateway, _ = await start_all(start, llm, model_cache, tmp_path, l1_cache_entries="0")
+    gateway = await start_all(start, llm, model_cache, tmp_path, l1_cache_entries="0")
     async with httpx.AsyncClient(base_url=gateway.url, timeout=20) as http:
 
         async def asked(question: str, key: str = "secret", **body: Any) -> dict[str, Any]:
@@ -74,7 +71,7 @@ async def test_a_stored_answer_is_for_its_end_user_alone_and_all_go_with_their_t
 async def test_an_anthropic_client_and_the_sdk_name_the_same_end_user(
     start: Start, llm: ScriptedLlm, model_cache: Path, tmp_path: Path
 ) -> None:
-    gateway, _ = await start_all(start, llm, model_cache, tmp_path)
+    gateway = await start_all(start, llm, model_cache, tmp_path)
     target = gateway.process.spec.address
     async with (
         AsyncClient(target, api_key="secret") as client,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -21,8 +22,6 @@ from tests.waiting import until
 
 REPOSITORY = Path(__file__).parents[2]
 WAIT_S = 30
-
-
 CHART_FILES = REPOSITORY / "deploy/helm/hedgerow/files/envoy"
 
 
@@ -76,10 +75,9 @@ async def test_an_envoy_whose_health_check_is_set_to_fail_is_not_ready(admin: in
     assert (await run(PROBE, admin)).returncode != 0
 
 
-@pytest.mark.parametrize("mode", ["mtls", "plaintext"])
-async def test_envoy_takes_the_bootstrap_and_a_region_over_it(mode: str, tmp_path: Path) -> None:
-    for file in (CHART_FILES / mode).iterdir():
-        (tmp_path / file.name).write_text(file.read_text())
+@pytest.mark.parametrize("folder", ["envoy", "helm/hedgerow/files/envoy/mtls", "helm/hedgerow/files/envoy/plaintext"])
+async def test_envoy_takes_the_bootstrap_and_a_region_over_it(folder: str, tmp_path: Path) -> None:
+    shutil.copytree(REPOSITORY / "deploy" / folder, tmp_path, dirs_exist_ok=True)
     region = ("--config-yaml", '{"node":{"locality":{"region":"west"}}}')
     process = await asyncio.create_subprocess_exec(
         *(envoy.binary(), "--mode", "validate", "--config-path", "envoy.yaml", *region),

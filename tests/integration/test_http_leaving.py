@@ -55,25 +55,6 @@ async def test_a_client_that_resets_its_connection_stops_the_model_and_frees_its
     assert "ERROR" not in gateway.process.log.read_text()
 
 
-async def test_a_client_that_leaves_while_it_waits_for_a_slot_gives_up_its_turn(start: Start, llm: ScriptedLlm) -> None:
-    """Not streamed; a stream: test_cancellation.py."""
-    limit = json.dumps({"algorithm": "fixed", "initial": 1, "min": 1, "queue_ms": 20_000})
-    gateway = await start_http_gateway(start, llm, limit=limit)
-    hold = Hold()
-    llm.script = [*words("Par"), hold, end()]
-    async with raw(gateway) as (reader, writer):
-        writer.write(post(PATH, {**QUESTION, "stream": True}))
-        await reader.readuntil(b"Par")
-        async with raw(gateway) as (_, waiting):
-            other = {"model": "m", "messages": [{"role": "user", "content": "Another?"}]}
-            waiting.write(post(PATH, other))
-            await until(lambda: metric(gateway, "hedgerow_waiting{"))
-        await until(lambda: metric(gateway, "hedgerow_waiting{"), holds=lambda waits: waits == 0)
-        hold.release.set()
-        assert b"[DONE]" in await reader.readuntil(b"0\r\n\r\n")
-    assert len(llm.requests) == 1
-
-
 async def _answered(http: httpx.AsyncClient) -> bool:
     return (await http.post(PATH, json=QUESTION)).status_code == 200
 

@@ -9,9 +9,8 @@ from typing import Any
 import httpx
 
 from launcher.processes import ServiceSpec, check_health, free_ports
-from tests.conftest import Start
 from tests.forked import ServiceProcess
-from tests.integration.scripted_llm import end, scripted_llm, words
+from tests.integration.scripted_llm import scripted_llm
 from tests.integration.scripted_vision import serve_vision
 from tests.waiting import until
 
@@ -69,21 +68,6 @@ async def test_a_gateway_is_ready_from_its_first_model_on_until_it_stops(tmp_pat
         assert await gateway.said() == READY, "the gateway stays ready when a model stops"
 
 
-async def test_a_question_waits_for_a_model_that_is_reached_late(tmp_path: Path) -> None:
-    later, body = f"127.0.0.1:{free_ports(1)[0]}", {"model": "m", "messages": [{"role": "user", "content": "Where?"}]}
-    async with (
-        Gateway(tmp_path, llm_addresses=json.dumps({"m": later})) as gateway,
-        httpx.AsyncClient(base_url=gateway.http, timeout=60) as client,
-    ):
-        early = await client.post("/v1/chat/completions", json={**body, "hedgerow": {"budget_ms": 200}})
-        assert early.status_code == 503
-        assert "the model is starting" in early.json()["error"]["message"]
-        async with scripted_llm(later) as llm:
-            llm.script = [*words("Paris."), end()]
-            answer = await client.post("/v1/chat/completions", json=body)
-    assert answer.json()["choices"][0]["message"]["content"] == "Paris."
-
-
 async def test_services_that_the_operator_requires_are_waited_for(tmp_path: Path) -> None:
     later = f"127.0.0.1:{free_ports(1)[0]}"
     async with scripted_llm() as llm:
@@ -93,20 +77,3 @@ async def test_services_that_the_operator_requires_are_waited_for(tmp_path: Path
             assert await gateway.said() == STARTING
             async with serve_vision(later):
                 await until(gateway.said, holds=lambda said: said == READY)
-
-
-async def test_a_gateway_that_wants_no_model_and_waits_for_none_is_ready_at_once(start: Start) -> None:
-    alone = {"llm_addresses": '{"m": "127.0.0.1:1"}', "cache_address": "", "router_address": ""}
-    gateway = await start("gateway", **alone, ready__models="0", ready__unreached_ms="0")
-    assert await check_health(gateway.spec.address, 20) == "SERVING"
-    assert gateway.exit_code is None
-
-
-async def test_a_service_without_an_address_cannot_be_required(tmp_path: Path) -> None:
-    environment = {
-        "HEDGEROW_GATEWAY_LLM_ADDRESSES": '{"m": "127.0.0.1:1"}',
-        "HEDGEROW_GATEWAY_READY__SERVICES": '["audio"]',
-    }
-    process = ServiceProcess(ServiceSpec("gateway", "services.gateway", "127.0.0.1:1", environment), tmp_path)
-    assert await process.wait() == 2
-    assert "got audio without audio_address" in process.tail()

@@ -132,6 +132,9 @@ async def test_a_late_first_text_is_hedged_and_the_slower_call_is_cancelled(scen
         made = [(each["policy"], each["action"]) for each in answer.hedgerow["decisions"]]
         met += 1
     await until(lambda: scene.first.counts.stopped == stopped + met)
+    spans = await scene.collector.wait_for(answer.hedgerow["trace_id"], {"gateway"})
+    events = [event for span in spans if span.service == "gateway" for event in span.events]
+    assert [event for event in events if event == "hedgerow.hedge"] == ["hedgerow.hedge"] * 2
 
 
 async def test_a_provider_that_breaks_off_is_replaced_and_one_alone_is_unavailable(

@@ -24,7 +24,7 @@ from tests.integration.simulated_provider import provider
 from tests.waiting import until
 
 pytestmark = pytest.mark.timeout(300)
-ACME, LATER = "a-key-of-acme", "a-key-of-later"
+ACME = "a-key-of-acme"
 PATIENT = {"stage_caps_ms": {"cache": 10_000}}  # a busy machine is no cache that has stored nothing
 
 
@@ -101,20 +101,6 @@ async def test_the_status_says_how_tenants_and_models_are_answered(mesh: Edited)
     assert ("acme", "MODEL_UNKNOWN") in {(each["tenant"], each["reason"]) for each in got["errors"]}
 
 
-def test_a_collection_is_a_tool_of_the_mesh_without_a_setting(mesh: Edited, tmp_path: Path) -> None:
-    (tmp_path / "ports.md").write_text("# Ports\n\nThe gateway listens on port 50050.\n")
-    put = ("collection", "put", "notes", str(tmp_path / "ports.md"), "--tenant", "acme")
-    code, out = cli(*put, "--state-dir", str(mesh.up.state_dir))
-    assert code == 0, out
-    asked = ("ask", "--gateway", mesh.up.target, "--api-key", ACME, "--collection", "notes", "--json")
-    code, out = cli(*asked, "Which port has the gateway?")
-    got = json.loads(out)
-    assert code == 0, out
-    assert [citation["text"] for each in got["citations"] for citation in each["citations"]] == [
-        "# Ports\n\nThe gateway listens on port 50050."
-    ]
-
-
 async def test_the_cache_is_warmed_counted_and_cleared(mesh: Edited, tmp_path: Path) -> None:
     def counts() -> dict[str, int]:
         code, out = cli("cache", "stats", "--state-dir", str(mesh.up.state_dir), "--json")
@@ -136,21 +122,6 @@ async def test_the_cache_is_warmed_counted_and_cleared(mesh: Edited, tmp_path: P
     assert cli(*clear) == (0, "removed 0\n")  # of the tenant `local`
     assert cli(*clear, "--tenant", "acme") == (0, "removed 2\n")
     assert counts()["entries"] == 0
-
-
-async def test_a_tenant_more_may_call_and_nothing_starts_again(mesh: Edited) -> None:
-    before = mesh.pids()
-    mesh.edit("tenants", "later", to={"key_sha256": [sha256(LATER.encode()).hexdigest()]})
-    mesh.follows("nothing had to start again")
-    assert (await until(lambda: answers(mesh, LATER))).finish_reason == "stop"
-    assert mesh.pids() == before
-
-
-async def answers(mesh: Edited, key: str) -> hedgerow.Answer | None:
-    try:
-        return await ask(mesh, key)
-    except hedgerow.Unauthenticated:
-        return None
 
 
 async def test_a_price_is_followed_by_the_router_alone(mesh: Edited) -> None:

@@ -14,13 +14,12 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 import grpc
 import grpc.experimental
 
-from hedgerow.channel import channel_options, open_channel
+from hedgerow.channel import open_channel
 from launcher.replicas import xds_bootstrap
 from tests.conftest import REPOSITORY
 from tests.waiting import until
@@ -45,9 +44,9 @@ class XdsClient:
     async def end(self, target: str) -> Counter[str]:
         return await self._say(end=target)
 
-    async def until(self, target: str, *addresses: str, timeout_s: float = 20) -> None:
+    async def until(self, target: str, *addresses: str) -> None:
         """Return once calls reach these and no others."""
-        await until(lambda: self.calls(target), timeout_s, holds=lambda reached: set(reached) == set(addresses))
+        await until(lambda: self.calls(target), holds=lambda reached: set(reached) == set(addresses))
 
     async def _say(self, **command: Any) -> Counter[str]:
         assert self._process.stdin
@@ -58,15 +57,11 @@ class XdsClient:
 
 
 @asynccontextmanager
-async def xds_client(control: str, region: str = "", tls_dir: Path | None = None) -> AsyncIterator[XdsClient]:
-    """A client that the control plane at `control` configures; with `tls_dir` it has that certificate."""
-    environment = {
-        "GRPC_XDS_BOOTSTRAP_CONFIG": xds_bootstrap(control, "client-1", tls_dir, region),
-        "XDS_CLIENT_TLS": "1" if tls_dir else "",
-    }
+async def xds_client(control: str, region: str = "") -> AsyncIterator[XdsClient]:
+    """A client that the control plane at `control` configures."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.integration.xds_client"),
-        env={**os.environ, **environment},
+        env={**os.environ, "GRPC_XDS_BOOTSTRAP_CONFIG": xds_bootstrap(control, "client-1", None, region)},
         cwd=REPOSITORY,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
@@ -106,20 +101,13 @@ class _Caller:
         return counted
 
     async def _call(self, target: str, tenant: str) -> str:
-        channel = self._channels.get(target) or self._channels.setdefault(target, _open(f"xds:///{target}"))
+        channel = self._channels.get(target) or self._channels.setdefault(target, open_channel(f"xds:///{target}"))
         say: Any = channel.unary_unary("/echo.Echo/Say")
         try:
             answer: bytes = await say(b"", timeout=_TIMEOUT_S, metadata=(("x-hedgerow-tenant", tenant),))
         except grpc.aio.AioRpcError as error:
             return f"{error.code().name}: {error.details()}"
         return answer.decode()
-
-
-def _open(target: str) -> grpc.aio.Channel:
-    if not os.environ.get("XDS_CLIENT_TLS"):
-        return open_channel(target)
-    fallback = grpc.experimental.insecure_channel_credentials()
-    return grpc.aio.secure_channel(target, grpc.xds_channel_credentials(fallback), channel_options(target))
 
 
 async def main() -> None:

@@ -20,13 +20,11 @@ async def echo(tmp_path: Path) -> AsyncIterator[Echo]:
     """Starts echo servers, on an address each, and stops them after the test."""
     async with AsyncExitStack() as stack:
 
-        async def echo(address: str, tls_dir: Path | None = None) -> ServiceProcess:
-            environment = {"ECHO_ADDRESS": address, "ECHO_TLS_DIR": str(tls_dir or "")}
-            spec = ServiceSpec(f"echo-{address}", "tests.integration.echo_server", address, environment)
-            process = ServiceProcess(spec, tmp_path / "logs")
+        async def echo(address: str) -> ServiceProcess:
+            module, environment = "tests.integration.echo_server", {"ECHO_ADDRESS": address}
+            process = ServiceProcess(ServiceSpec(f"echo-{address}", module, address, environment), tmp_path / "logs")
             stack.push_async_callback(process.stop)
-            if not tls_dir:
-                await process.wait_serving()
+            await process.wait_serving()
             return process
 
         yield echo

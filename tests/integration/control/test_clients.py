@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from pathlib import Path
 
 from hedgerow.control.v1 import control_pb2
-from launcher.certificate_authority import make_authority, write_identity
-from launcher.processes import ServiceSpec
 from tests.conftest import Start
-from tests.forked import ServiceProcess
 from tests.integration.control.asked import NOT_SERVING, SERVING, Echo, Topology, asking, healths, service
 from tests.integration.xds_client import xds_client
 from tests.waiting import until
@@ -128,27 +124,3 @@ async def test_if_no_endpoint_serves_all_stay_in_service(
         now = await until(mesh, holds=lambda now: healths(now) == [NOT_SERVING, NOT_SERVING])
         assert all(endpoint.in_service for endpoint in now.services[0].endpoints)
         await client.until("cache", one, two)
-
-
-async def test_over_mtls_a_service_must_prove_its_identity(
-    echo: Echo, topology: Topology, addresses: list[str], tmp_path: Path
-):
-    authority = make_authority()
-    for identity in ("control", "gateway", "cache", "operator"):
-        write_identity(tmp_path / identity, authority.pem(), authority.issue(identity, 1))
-    await echo(addresses[0], tls_dir=tmp_path / "cache")
-    file = topology(
-        mtls=True,
-        services={"cache": service(addresses[0]), "impostor": service(addresses[0], identity="llm")},
-    )
-    settings = {"TOPOLOGY": str(file), "TLS_DIR": str(tmp_path / "control"), "ADDRESS": addresses[1]}
-    environment = {f"HEDGEROW_CONTROL_{name}": value for name, value in settings.items()}
-    control = ServiceProcess(ServiceSpec("control", "services.control", addresses[1], environment), tmp_path / "logs")
-    try:
-        async with xds_client(addresses[1], tls_dir=tmp_path / "gateway") as client:
-            await client.until("cache", addresses[0], timeout_s=30)
-            (failed,) = await client.calls("impostor", 1)
-            assert failed.startswith("UNAVAILABLE")
-            assert "SAN" in failed
-    finally:
-        await control.stop()

@@ -10,12 +10,10 @@ from typing import Any
 import grpc
 import yaml
 from envoy.service.discovery.v3 import ads_pb2_grpc, discovery_pb2
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from hedgerow.channel import open_channel
 from services.control.snapshot import CLUSTERS
 from tests.conftest import Start
-from tests.forked import refused_start
 from tests.integration.control.asked import SERVING, UNREACHABLE, Echo, Topology, asking, healths, service
 from tests.integration.xds_client import xds_client
 from tests.waiting import until
@@ -57,12 +55,6 @@ async def test_a_file_behind_a_symbolic_link_is_followed_when_the_link_is_swappe
         (folder / "..new").symlink_to("..two")
         (folder / "..new").replace(folder / "..data")
         await until(mesh, holds=lambda now: [each.address for each in now.services[0].endpoints] == [addresses[1]])
-
-
-async def test_a_bad_topology_at_the_start_ends_the_process(topology: Topology):
-    ended = await refused_start("control", topology=topology(services={"cache": {"endpoints": []}}))
-    assert ended.code == 2
-    assert "services.cache.endpoints" in ended.err
 
 
 async def test_a_name_stands_for_its_addresses_and_each_has_its_own_health(
@@ -120,12 +112,3 @@ async def test_a_malformed_request_is_refused_and_harms_no_other_client(
         await stream.write(b"\xff\xff\xff")
         assert await stream.code() is grpc.StatusCode.INVALID_ARGUMENT
         assert (await mesh()).services
-
-
-async def test_the_control_plane_serves_its_own_health(start: Start, topology: Topology, addresses: list[str]):
-    control = await start("control", topology=topology(services={"cache": service(addresses[0])}))
-    async with open_channel(control.spec.address) as channel:
-        stub: Any = health_pb2_grpc.HealthStub(channel)
-        name = "envoy.service.discovery.v3.AggregatedDiscoveryService"
-        reply = await stub.Check(health_pb2.HealthCheckRequest(service=name), timeout=20)
-    assert reply.status == health_pb2.HealthCheckResponse.SERVING

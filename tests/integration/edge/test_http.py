@@ -1,9 +1,8 @@
-"""HTTP through the real Envoy, over HTTP/1.1 and HTTP/2: the same answers; a client that leaves has left behind it too
-(test_cancellation.py has every route and moment)."""
+"""HTTP through the real Envoy, over HTTP/1.1 and HTTP/2: the same answers, drills, and pages of other origins. Clients
+that leave: test_cancellation.py."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import ssl
 from collections.abc import AsyncIterator
@@ -19,8 +18,8 @@ from tests.conftest import Start
 from tests.integration.edge.calls import ORIGIN
 from tests.integration.edge.running import Edge, edge_before
 from tests.integration.http_gateway import QUESTION, start_http_gateway
-from tests.integration.scripted import Hold, Refusal
-from tests.integration.scripted_llm import ScriptedLlm, words
+from tests.integration.scripted import Refusal
+from tests.integration.scripted_llm import ScriptedLlm
 from tests.waiting import until
 
 PATH = "/v1/chat/completions"
@@ -81,17 +80,6 @@ async def test_a_drill_of_the_gateway_aborts_calls_by_http_until_it_is_removed(
     assert llm.requests == []
     file.write_text(without)
     await until(lambda: _answers(http, 200))
-
-
-@pytest.mark.parametrize("http", [False], indirect=True)  # by HTTP/2: test_cancellation.py
-async def test_a_client_that_leaves_in_mid_stream_stops_the_model(http: httpx.AsyncClient, llm: ScriptedLlm) -> None:
-    llm.script = [*words("Paris"), Hold()]
-    async with http.stream("POST", PATH, json={**QUESTION, "stream": True}) as answer:
-        lines = answer.aiter_lines()
-        while "Paris" not in await anext(lines):
-            pass
-    async with asyncio.timeout(20):
-        await llm.cancelled.wait()
 
 
 async def test_a_page_may_call_the_http_api_and_can_read_its_answers_and_refusals(

@@ -48,17 +48,6 @@ async def test_an_answer_matches_its_schema(client: hedgerow.AsyncClient) -> Non
     assert set(json.loads(answer.text)) == {"name", "population"}
 
 
-@pytest.mark.usefixtures("patient")
-async def test_a_budget_ends_a_long_answer_with_what_there_is(client: hedgerow.AsyncClient) -> None:
-    story = "Write a very long story about the sea."
-    for budget_ms in (1_500, 3_000, 6_000, 12_000):  # when it begins is the machine's affair
-        answer = await client.ask(story, budget_ms=budget_ms, cache="bypass", allow_fallback=True)
-        if not answer.is_fallback:
-            break
-    assert answer.finish_reason == "budget"
-    assert answer.text
-
-
 async def test_a_model_without_tools_in_its_template_calls_them_by_their_schema(
     client: hedgerow.AsyncClient,
 ) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import ssl
 import time
@@ -71,35 +70,6 @@ def test_a_question_that_comes_in_through_envoy_is_answered_with_its_waterfall(u
     assert out.splitlines()[0] == "The capital of Norway is Oslo."
     assert any(line.startswith("llm ") for line in out.splitlines())
     assert "kill -9 " + str(up.pid("llm-quality-1")) in "\n".join(up.lines)
-
-
-def test_an_edited_topology_is_followed_and_a_bad_one_refused(up: Up) -> None:
-    file = up.state_dir / "topology.yaml"
-    good = file.read_text()
-    file.write_text(good.replace("balance: ring_hash", "drill: {delay_ms: 5}\n    balance: ring_hash"))
-    mesh_status(up, lambda said: any(service["drill"] for service in said["services"]))
-    file.write_text("services: none")
-    said = mesh_status(up, lambda said: bool(said["topology_problem"]))
-    assert said["problems"] == [f"the topology was refused: {said['topology_problem']}"]
-    assert cli("ask", "--gateway", up.target, "What is the capital of Italy?")[0] == 0
-    file.write_text(good)
-    mesh_status(up, well)
-
-
-def test_a_service_that_is_killed_comes_back_and_is_said_so(up: Up) -> None:
-    killed, lines, served = up.pid("cache-1"), len(up.lines), up.lines.count("cache-1 serving")
-    os.kill(killed, signal.SIGKILL)
-    up.wait_for("cache-1 serving", served + 1)
-    assert up.pid("cache-1") != killed
-    assert any(line.startswith("cache-1 died: exit code -9") for line in up.lines[lines:])
-    test_every_service_serves_and_has_taken_the_configuration(up)
-
-
-def test_envoy_and_redis_are_kept_running_too(up: Up) -> None:
-    for name in ("redis", "envoy"):
-        os.kill(up.pid(name), signal.SIGKILL)
-        up.wait_for(f"{name} serving", 2)
-    assert cli("ask", "--gateway", up.target, "What is the capital of Spain?")[0] == 0
 
 
 # Two of each, with simulated models and certificates.

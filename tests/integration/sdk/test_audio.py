@@ -63,26 +63,6 @@ async def test_a_recording_is_sent_in_pieces_and_written_down(
     assert audio.metadata["authorization"] == "Bearer secret"
 
 
-async def test_a_recording_may_be_bytes(audio: ScriptedAudio, client: hedgerow.AsyncAudioClient) -> None:
-    audio.script = recording(segment(0, "Which city?"))
-    assert (await client.transcribe(b"wav")).segments == (FIRST,)
-    assert audio.requests[1].data == b"wav"
-
-
-async def test_a_recording_that_cannot_be_sent_is_refused_before_the_call(
-    audio: ScriptedAudio, client: hedgerow.AsyncAudioClient, tmp_path: Path
-) -> None:
-    missing, empty = tmp_path / "missing.wav", tmp_path / "empty.wav"
-    empty.touch()
-    with pytest.raises(hedgerow.InvalidArgument, match=r"audio: a file that can be read, got .*missing\.wav \(No such"):
-        await client.transcribe(missing)
-    with pytest.raises(hedgerow.InvalidArgument, match=r"audio: at least 1 byte, got 0 \(.*empty\.wav\)"):
-        await client.transcribe(empty)
-    with pytest.raises(hedgerow.InvalidArgument, match=r"audio: at least 1 byte, got 0$"):
-        await client.transcribe(b"")
-    assert audio.requests == []
-
-
 async def test_a_refusal_in_the_middle_of_sending_is_a_typed_error(
     audio: ScriptedAudio, client: hedgerow.AsyncAudioClient
 ) -> None:

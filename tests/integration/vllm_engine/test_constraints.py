@@ -111,17 +111,6 @@ async def test_a_schema_that_is_no_json_is_the_request_s_fault(service: Service,
     assert (code, named) == (grpc.StatusCode.INVALID_ARGUMENT, "response_format.json_schema")
 
 
-async def test_a_constraint_that_would_hold_up_the_engine_is_refused(service: Service) -> None:
-    for wanted in (
-        chat_pb2.ResponseFormat(json_schema='{"type": "integer", "multipleOf": 1000003}'),
-        chat_pb2.ResponseFormat(regex=".?" * 300),
-        chat_pb2.ResponseFormat(grammar='start: %json {"multipleOf": 1000003}\n'),
-    ):
-        code, _, text = await service.refusal(ask(FRANCE, wanted))
-        assert code == grpc.StatusCode.INVALID_ARGUMENT
-        assert "what the engine can follow" in text
-
-
 async def test_an_answer_whose_grammar_breaks_on_the_way_is_not_called_whole(service: Service) -> None:
     reasons = set()
     for seed in range(6):

@@ -73,6 +73,7 @@ STORED = ("--responses", '{"ttl_ms": 1000}')
         (("--serves", '{"m": ["embeddings"]}'), "a model that chats is needed: m serves other requests alone"),
         (("--serves", '{"m": []}'), "serves: Value error, m: embeddings, rerank or moderations, got none"),
         (("--serves", '{"m": ["chat"]}'), "serves.m.0: "),
+        (("--ready", '{"services": ["audio"]}'), "with an address, got audio without audio_address"),
         (("--workers", "2", *STORED), "responses.ttl_ms: 0, or a redis_url, got 2 workers without a common store"),
     ],
 )

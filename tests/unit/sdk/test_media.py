@@ -35,6 +35,12 @@ def test_a_recording_may_come_through_a_pipe_and_its_file_may_go_while_it_is_sen
     writing.join(5)
 
 
+def test_a_recording_that_cannot_be_sent_is_refused_before_its_first_piece(tmp_path: Path) -> None:
+    for given, problem in ((b"", "at least 1 byte, got 0"), (tmp_path / "none.wav", "a file that can be read, got")):
+        with pytest.raises(InvalidArgument, match=f"audio: {problem}"):
+            pieces("audio", given)
+
+
 def test_a_file_that_cannot_be_sent_is_named_with_its_path(tmp_path: Path) -> None:
     large, empty = tmp_path / "large.png", tmp_path / "empty.png"
     empty.touch()
