@@ -11,8 +11,8 @@ import pytest
 from openai import AsyncOpenAI
 from pydantic import BaseModel
 
+from tests.answering_provider import SIGNATURE, TEXT, answered
 from tests.integration.unchanged.transparent import Transparent
-from tests.recorded_turns import CHATS, MESSAGES, SIGNATURE
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
@@ -36,27 +36,27 @@ CHAT: dict[str, Any] = {
 }
 
 
-class Celsius(BaseModel):
+class Place(BaseModel):
     """The answer's form."""
 
-    c: int
+    city: str
 
 
 Loop = Callable[[str], Awaitable[Any]]
 
 
-async def _both(served: Transparent, turns: tuple[Any, ...], loop: Loop, path: str = "") -> tuple[Any, list[Any]]:
-    """What a loop came to, and what the provider was asked: the same with the gateway and without it."""
+async def _both(served: Transparent, loop: Loop, path: str = "") -> tuple[Any, list[Any]]:
+    """What a loop of two turns came to, and what the provider was asked: the same with the gateway and without it."""
 
     async def run(base_url: str) -> tuple[Any, list[Any]]:
         served.provider.reset()
-        served.provider.turns = [*reversed(turns)]
+        served.provider.says = answered
         came = await loop(f"{base_url}{path}")
         return came, [{**asked.body, "model": "…"} for asked in served.provider.asked]
 
     came, asked = await run(served.url)
     assert (came, asked) == await run(served.provider.url.removesuffix("/v1"))
-    assert len(asked) == len(turns)
+    assert len(asked) == 2
     return came, asked
 
 
@@ -99,15 +99,15 @@ async def test_anthropics_client_streams_thoughts_that_go_back_signed(served: Tr
 
             return await _message_loop(ask)
 
-    (first, second), (_, asked) = await _both(served, MESSAGES, loop)
+    (first, second), (_, asked) = await _both(served, loop)
     thought = asked["messages"][1]["content"][0]
-    assert thought == {"type": "thinking", "thinking": "Tokyo, so I need the tool.\n", "signature": SIGNATURE}
+    assert thought == {"type": "thinking", "thinking": "Tokyo, so\n", "signature": SIGNATURE}
     assert asked["messages"][2]["content"][0]["content"] == [{"type": "text", "text": RESULT, **CACHED}]
     assert (asked["system"], asked["tools"], asked["thinking"]) == tuple(
         ASKED[name] for name in ("system", "tools", "thinking")
     )
-    assert first["usage"]["cache_creation_input_tokens"] == 2_048
-    assert second["content"][0]["text"] == "21 °C, 晴れ."
+    assert first["usage"]["cache_read_input_tokens"] == 2_048
+    assert second["content"][-1]["text"] == TEXT
 
 
 async def _chat_loop(ask: Callable[..., Awaitable[Any]]) -> list[Any]:
@@ -128,7 +128,7 @@ async def test_openais_client_streams_a_loop_and_reads_its_answer_in_a_form(serv
             async def ask(**asked: Any) -> Any:
                 options = {"include_usage": True}
                 async with client.chat.completions.stream(
-                    **asked, response_format=Celsius, stream_options=options
+                    **asked, response_format=Place, stream_options=options
                 ) as stream:
                     async for _ in stream:
                         pass
@@ -136,8 +136,8 @@ async def test_openais_client_streams_a_loop_and_reads_its_answer_in_a_form(serv
 
             return await _chat_loop(ask)
 
-    (first, second), (asked, again) = await _both(served, CHATS, loop, "/v1")
+    (first, second), (asked, again) = await _both(served, loop, "/v1")
     assert asked["reasoning_effort"] == again["reasoning_effort"] == "low"
-    assert again["messages"][-1] == {"role": "tool", "tool_call_id": "call_01A", "content": RESULT}
-    assert second["choices"][0]["message"]["parsed"] == {"c": 21}
+    assert again["messages"][-1] == {"role": "tool", "tool_call_id": "call_weather", "content": RESULT}
+    assert second["choices"][0]["message"]["parsed"] == {"city": "Tokyo"}
     assert first["usage"]["completion_tokens_details"]["reasoning_tokens"] == 20
