@@ -112,12 +112,10 @@ class Cluster:
         self.stack.push_async_callback(process.stop)
         return process
 
-    async def channel(
-        self, process: ServiceProcess | str, options: tuple[tuple[str, int | str], ...] = ()
-    ) -> grpc.aio.Channel:
+    async def channel(self, process: ServiceProcess | str) -> grpc.aio.Channel:
         """Open a channel to a process or an address."""
         address = process if isinstance(process, str) else process.spec.address
-        return await self.stack.enter_async_context(open_channel(address, options))
+        return await self.stack.enter_async_context(open_channel(address))
 
     def _bootstrap(self, name: str) -> dict[str, str]:
         """Where the control plane is, for a process that uses `xds:///` addresses."""

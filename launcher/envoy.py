@@ -19,7 +19,7 @@ from urllib.request import Request
 import yaml
 
 from hedgerow._pages import ask
-from launcher.envoy_bootstrap import MAX_CONNECTIONS, MAX_HEAP_BYTES, bootstrap, secrets
+from launcher.envoy_bootstrap import bootstrap, secrets
 
 BOOTSTRAP = "envoy.yaml"
 # The folder that docker-compose.yml mounts: `python -m launcher.envoy deploy/envoy` writes it.
@@ -32,7 +32,7 @@ COMPOSE: dict[str, Any] = {
     "otlp_address": "jaeger:4317",
 }
 
-DRAIN_S = 600  # Envoy's own default; longer than any answer
+_DRAIN_S = 600  # Envoy's own default; longer than any answer
 _POLL_S = 0.1
 _ACTIVE = "/stats?filter=%5Ehttp.edge.downstream_rq_active%24"  # the answers in flight
 
@@ -47,8 +47,6 @@ def write_bootstrap(
     tls_dir: Path | None = None,
     edge_tls_dir: Path | None = None,
     otlp_address: str = "",
-    max_heap_bytes: int = MAX_HEAP_BYTES,
-    max_connections: int = MAX_CONNECTIONS,
 ) -> Path:
     """Write Envoy's bootstrap and the files its certificates come from into `folder`; returns the bootstrap.
 
@@ -66,25 +64,20 @@ def write_bootstrap(
         admin_address=admin_address,
         mtls=tls_dir is not None,
         otlp_address=otlp_address,
-        max_heap_bytes=max_heap_bytes,
-        max_connections=max_connections,
     )
     return _write(folder / BOOTSTRAP, said)
 
 
-def command(file: Path, *, drain_s: int = DRAIN_S) -> list[str]:
-    """How to start it, in the working directory `file.parent`. Several may run beside each other.
-
-    `drain_s` bounds what a connection lives on after its listener was changed: then its streams are cut off. Raises
-    `FileNotFoundError` where there is no Envoy.
-    """
+def command(file: Path) -> list[str]:
+    """How to start it, in the working directory `file.parent`. Several may run beside each other. Raises
+    `FileNotFoundError` where there is no Envoy."""
     return [
         binary(),
         *("--config-path", str(file.absolute())),
         *("--concurrency", "1"),  # one thread carries more than several gateways in Python do
         "--disable-hot-restart",  # which would tie all that run on this machine together by their base id
         *("--log-level", "warn"),
-        *("--drain-time-s", str(drain_s)),
+        *("--drain-time-s", str(_DRAIN_S)),  # of a connection after a change of its listener: then streams are cut off
         *("--drain-strategy", "immediate"),  # callers are asked to connect again at once, not only towards the end
         *("--file-flush-interval-msec", "1000"),  # an access log that is 10 s behind is of no use to an operator
     ]

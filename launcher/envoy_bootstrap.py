@@ -12,8 +12,8 @@ from hedgerow.identities import server_name_of, uri_of
 # The secrets that the control plane names, and the files beside the bootstrap that they come from.
 SECRETS = {"mesh_cert": "sds_cert.yaml", "mesh_ca": "sds_ca.yaml", "edge": "sds_edge.yaml"}
 CONTROL_IDENTITY = "control"
-MAX_HEAP_BYTES = 512 * 1024 * 1024
-MAX_CONNECTIONS = 20_000  # of the process; the topology's `edge.limits.connections` bounds the listener
+_MAX_HEAP_BYTES = 512 * 1024 * 1024
+_MAX_CONNECTIONS = 20_000  # of the process; the topology's `edge.limits.connections` bounds the listener
 
 # How soon it asks a control plane that was not there again; by default up to half a minute later.
 _RETRY = {"base_interval": "0.2s", "max_interval": "2s"}
@@ -35,8 +35,6 @@ def bootstrap(
     admin_address: str,
     mtls: bool,
     otlp_address: str,
-    max_heap_bytes: int,
-    max_connections: int,
 ) -> dict[str, Any]:
     """The bootstrap; with `mtls`, Envoy and the control plane prove their identity to each other."""
     clusters = [_cluster("control", control_address, CONTROL_IDENTITY if mtls else "")]
@@ -48,7 +46,7 @@ def bootstrap(
         "admin": {"address": _address(admin_address), "ignore_global_conn_limit": True},
         "dynamic_resources": _dynamic(),
         "static_resources": {"clusters": clusters},
-        "overload_manager": _overload(max_heap_bytes, max_connections),
+        "overload_manager": _overload(),
         "layered_runtime": {
             "layers": [
                 {"name": "hedgerow", "static_layer": _RUNTIME},
@@ -134,7 +132,7 @@ def _secret(name: str) -> dict[str, Any]:
     return {"name": name, "sds_config": {"path_config_source": source, "resource_api_version": "V3"}}
 
 
-def _overload(max_heap_bytes: int, max_connections: int) -> dict[str, Any]:
+def _overload() -> dict[str, Any]:
     """Rather refuse some than be killed with all; the shares are those of Envoy's guide for edges."""
     monitors = f"{_TYPES}.extensions.resource_monitors"
     heap, connections = (
@@ -153,14 +151,14 @@ def _overload(max_heap_bytes: int, max_connections: int) -> dict[str, Any]:
                 "name": heap,
                 "typed_config": {
                     "@type": f"{monitors}.fixed_heap.v3.FixedHeapConfig",
-                    "max_heap_size_bytes": max_heap_bytes,
+                    "max_heap_size_bytes": _MAX_HEAP_BYTES,
                 },
             },
             {
                 "name": connections,
                 "typed_config": {
                     "@type": f"{monitors}.downstream_connections.v3.DownstreamConnectionsConfig",
-                    "max_active_downstream_connections": max_connections,
+                    "max_active_downstream_connections": _MAX_CONNECTIONS,
                 },
             },
         ],

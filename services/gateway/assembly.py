@@ -52,7 +52,7 @@ def make_backends(
     names, never = settings.llm_addresses.keys(), settings.serves.keys()
     routes = Routes(names, expected=router is not None, on_row=fleet.expect, never=never)
     write_behind = WriteBehind(cache, router, l1, settings.write_behind_bytes)
-    models = make_stack(fleet, write_behind.observe, shared=settings.single_flight)
+    models = make_stack(fleet, write_behind.observe)
     return Backends(
         cache=cache,
         cache_breaker=stage_breaker(settings, "cache"),

@@ -173,7 +173,6 @@ class GatewaySettings(Timed):
     expected: Fixed[ExpectedSettings] = Field(ExpectedSettings(), description="How long backends usually need.")
     limit: LimitSettings = Field(LimitSettings(), description="How many calls a model gets at once.")
     shed: Fixed[ShedSettings] = Field(ShedSettings(), description="Which requests are refused first under load.")
-    single_flight: Fixed[bool] = Field(True, description="Equal requests at the same time share one generation.")
     fallbacks: tuple[Literal["stale", "smaller", "template"], ...] = Field(
         ("stale", "smaller", "template"), description="Replacements of a late or broken model, in order."
     )

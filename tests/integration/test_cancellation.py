@@ -22,6 +22,7 @@ from hedgerow.channel import open_channel
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2, gateway_pb2_grpc
 from hedgerow.llm.v1 import llm_pb2, llm_pb2_grpc
+from launcher.processes import free_port
 from tests.conftest import starting
 from tests.integration.edge.running import Edge, edge_before
 from tests.integration.http_gateway import HttpGateway, start_http_gateway
@@ -96,7 +97,8 @@ class OneSlot:
         return (await self.http.post(CHAT, json=asked, headers=by(FREE))).status_code == 200
 
     async def waiting(self) -> float:
-        lines = (await self.http.get("/metrics", headers=by(FREE))).text.splitlines()
+        metrics = self.gateway.process.spec.environment["HEDGEROW_GATEWAY_METRICS_ADDRESS"]
+        lines = (await self.http.get(f"http://{metrics}/metrics")).text.splitlines()
         return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith("hedgerow_waiting{"))
 
 
@@ -122,7 +124,7 @@ async def standing(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[On
             default_budget_ms="60000",
             tenants=json.dumps(tenants),
             limit=json.dumps({"algorithm": "fixed", "initial": 1, "min": 1, "queue_ms": 30_000}),
-            http=json.dumps({"metrics": True}),
+            metrics_address=f"127.0.0.1:{free_port()}",
         )
         endpoint = {"address": gateway.process.spec.address, "http_port": gateway.port}
         edge = await enter(edge_before(folder, [endpoint], {}))

@@ -39,7 +39,6 @@ async def _two_gateways(starter: Processes, redis: RedisProcess, each_ms: float 
         "redis_url": redis.url,
         "redis_timeout_ms": PATIENT_MS,
         "quota_lease_ms": 6_000,  # renewed each 2 s
-        "single_flight": False,
         "limit": {"algorithm": "fixed", "initial": 100},
         "shed": {"score": -10_000},
     }

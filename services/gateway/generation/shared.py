@@ -58,15 +58,15 @@ class GenerationReading:
 
 
 class Shared:
-    """The generations under way. Without `shared` each request has its own."""
+    """The generations under way."""
 
-    def __init__(self, inner: Resumable, *, shared: bool = True):
-        self._inner, self._shared = inner, shared
+    def __init__(self, inner: Resumable):
+        self._inner = inner
         self._under_way = SingleFlight[bytes, Generation]()
 
     def read(self, key: bytes, job: Job, within_s: float) -> GenerationReading:
         """Join a generation of the same `key`, or start one. An empty key is never shared."""
-        shared = self._shared and bool(key) and not job.single_attempt
+        shared = bool(key) and not job.single_attempt
         found = self._under_way.get(key) if shared else None
         if found and found.suits(job):
             job.report.decisions.add(Act.SINGLE_FLIGHT_JOINED, job.model, "an equal request is being generated")

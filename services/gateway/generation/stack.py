@@ -31,10 +31,9 @@ from services.gateway.generation.start_wait import StartWait
 from services.gateway.upstream.fleet import Fleet
 
 
-def make_stack(fleet: Fleet, observe: Observe, *, shared: bool = True) -> Shared:
-    """The complete stack. `observe` gets the outcome of each call; `shared`: whether equal questions share a
-    generation."""
+def make_stack(fleet: Fleet, observe: Observe) -> Shared:
+    """The complete stack. `observe` gets the outcome of each call."""
     call = LoadBalancing(fleet, Send(observe, fleet.stall_s))
     one: Generate[Job] = Retrying(fleet, Limiting(fleet, Hedging(fleet, call)))
     begin = StartWait(fleet, Fallback(one))
-    return Shared(Resumable(fleet, begin, call), shared=shared)
+    return Shared(Resumable(fleet, begin, call))

@@ -81,11 +81,6 @@ class HttpSettings(Group):
         "error. 0: no limit. None: three times `stall_ms`, so that another replica can go on before.",
     )
     cors_origins: tuple[str, ...] = Field((), description='Origins whose pages may call; `["*"]`: all.')
-    metrics: Fixed[bool] = Field(
-        False,
-        description="Serve `/metrics` and `/v1/cache/stats`, which name all tenants, to every caller with a key. "
-        "Without keys they are always served, and the port of `metrics_address` has the same figures.",
-    )
 
     @property
     def connections_of_one(self) -> int:

@@ -76,10 +76,10 @@ def test_spans_go_to_a_cluster_only_where_there_is_a_collector(tmp_path: Path) -
 
 
 def test_envoy_refuses_before_it_runs_out_of_memory_or_connections(tmp_path: Path) -> None:
-    manager = bootstrap(tmp_path, max_heap_bytes=1_000, max_connections=7)["overload_manager"]
+    manager = bootstrap(tmp_path)["overload_manager"]
     heap, connections = (monitor["typed_config"] for monitor in manager["resource_monitors"])
-    assert heap["max_heap_size_bytes"] == 1_000
-    assert connections["max_active_downstream_connections"] == 7
+    assert heap["max_heap_size_bytes"] == 512 * 2**20
+    assert connections["max_active_downstream_connections"] == 20_000
     shares = [action["triggers"][0]["threshold"]["value"] for action in manager["actions"]]
     assert shares == sorted(shares)  # first it makes room, then refuses calls, then connections
     assert shares[-1] < 1

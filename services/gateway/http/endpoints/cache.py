@@ -24,7 +24,7 @@ class Caching:
 
     async def stats(self, exchange: Exchange) -> None:
         cache = present(self._cache, "cache/stats")
-        if not (self._admission.settings.http.metrics or _alone(exchange)):
+        if not exchange.credential.tenant.anonymous:  # the counts are those of all tenants
             raise NotOffered("cache/stats: not served here with keys: HEDGEROW_CACHE_METRICS_ADDRESS serves them")
         async with self._admission.admitted(exchange) as admitted:
             counts = await cache.stats(admitted.tenant, admitted.timeout_s, admitted.metadata)
@@ -60,8 +60,3 @@ def present(cache: Cache | None, what: str) -> Cache:
     if cache is None:
         raise NotOffered(f"{what}: needs a cache service (`cache` in a mesh file, or HEDGEROW_GATEWAY_CACHE_ADDRESS)")
     return cache
-
-
-def _alone(exchange: Exchange) -> bool:
-    """Whether there is one tenant."""
-    return exchange.credential.tenant.anonymous
