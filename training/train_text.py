@@ -75,7 +75,7 @@ def main(tasks: Iterable[str], seed: int, count: int) -> None:
         model = linear_model.load(file)
         right = [
             (model.probability(set(row.tolist())) > 0.5) == bool(label)
-            for row, label in zip(rows[:back], labels[:back])
+            for row, label in zip(rows[:back], labels[:back], strict=True)
         ]
         print(f"{name}: {len(rows) - back} texts, {np.mean(right):.4f} right of {back} held back")
 
