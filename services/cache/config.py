@@ -98,11 +98,6 @@ class CacheSettings(ServiceSettings):
     model_cache: Fixed[Path] = Field(
         Path("~/.cache/hedgerow"), description="Without a `model`: folder that keeps the converted model."
     )
-    index_device: Fixed[Literal["cpu", "cuda"] | None] = Field(
-        None,
-        description="Device that clusters the vectors of a large partition. None: the first NVIDIA GPU with "
-        "`hedgerow[cache-cuda]`, else the CPU.",
-    )
     max_embedded_tokens: Fixed[int] = Field(
         128,
         ge=8,

@@ -16,7 +16,7 @@ from services.cache.collections.settings import MOST_TOKENS
 from services.cache.collections.tools import ToolServicer
 from services.cache.config import CacheSettings
 from services.cache.conversion import NoModel
-from services.cache.device import Device, NoDevice
+from services.cache.device import Device
 from services.cache.embedding import Embedder
 from services.cache.entries import now_ms
 from services.cache.errors import DatabaseRefused
@@ -64,11 +64,10 @@ class ByMeaning:
 
 
 async def load(settings: CacheSettings) -> ByMeaning:
-    """See `parts.py`. Ends the process with 2 where there is no model, or no such device."""
+    """See `parts.py`. Ends the process with 2 where there is no model."""
     try:
-        gathering = device.load(settings.index_device)
-        return ByMeaning(await asyncio.to_thread(_engine, settings), gathering)
-    except (NoModel, NoDevice) as error:
+        return ByMeaning(await asyncio.to_thread(_engine, settings), device.load())
+    except NoModel as error:
         _log.error("%s", error)
         raise SystemExit(2) from None
 

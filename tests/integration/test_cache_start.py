@@ -76,12 +76,6 @@ async def test_a_model_that_is_not_whole_ends_the_start(tmp_path: Path, when: st
     assert f"model: {tmp_path} has no tokenizer.json" in ended.err
 
 
-async def test_a_gpu_that_is_not_there_ends_the_start_and_says_what_is_missing() -> None:
-    ended = await refused_start("cache", index_device="cuda")
-    assert ended.code == 2
-    assert "index_device: cuda needs a" in ended.err
-
-
 def test_without_the_embedders_packages_the_error_names_the_extra(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
