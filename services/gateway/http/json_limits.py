@@ -33,11 +33,20 @@ _DEEPEST = 1_000  # levels; the parser refuses even fewer
 def check(body: bytes, limits: Limits) -> None:
     """Raise `InvalidInput` for a JSON text of more values, elements or members than `limits` has."""
     few = min(limits.items, limits.values)
-    if len(body) <= few or len(body.translate(None, _NO_VALUES)) < few:
+    if len(body) <= few or _has_few(body, few):
         return
     structure = _structure(body, limits)
     if structure.count(b",") >= limits.items:
         _check_items(structure, limits)
+
+
+def _has_few(body: bytes, few: int) -> bool:
+    """Whether `body` has fewer commas and opening brackets than `few`, inside and outside of strings."""
+    for start in range(0, len(body), _PIECE):
+        few -= len(body[start : start + _PIECE].translate(None, _NO_VALUES))
+        if few <= 0:
+            return False
+    return True
 
 
 def _structure(body: bytes, limits: Limits) -> bytes:

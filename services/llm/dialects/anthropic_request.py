@@ -5,9 +5,10 @@ Source: https://platform.claude.com/docs/en/api/messages
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable
 from typing import Any
+
+import pybase64
 
 from services.llm.dialects import counterparts
 from services.llm.dialects.documents import translated
@@ -121,7 +122,7 @@ def _to_block(where: str, part: Part) -> dict[str, Any]:
         case "text":
             return text_block(part.text)
         case "image":
-            data = base64.b64encode(part.data).decode()
+            data = pybase64.b64encode_as_string(part.data)
             source = {"type": "base64", "media_type": image_type(part.data, where), "data": data}
             return {"type": "image", "source": source}
         case "audio":

@@ -14,12 +14,13 @@ https://platform.claude.com/docs/en/build-with-claude/vision.
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import pybase64
 
 from services.llm.dialects.media import image_type
 from services.llm.engine import Original
@@ -252,6 +253,6 @@ def _text(where: str, data: str) -> str:
 
 def _decoded(where: str, data: str) -> bytes:
     try:
-        return base64.b64decode(data, validate=True)
+        return pybase64.b64decode(data, validate=True)
     except ValueError:
         raise InvalidInput(where, "base64", f"{len(data)} characters") from None

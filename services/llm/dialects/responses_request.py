@@ -5,9 +5,10 @@ Source: https://platform.openai.com/docs/api-reference/responses/create
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator
 from typing import Any
+
+import pybase64
 
 from services.llm.dialects import counterparts
 from services.llm.dialects.documents import translated
@@ -92,10 +93,10 @@ def _to_part(where: str, part: Part) -> dict[str, Any]:
         case "text":
             return {"type": "input_text", "text": part.text}
         case "image":
-            url = f"data:{image_type(part.data, where)};base64,{base64.b64encode(part.data).decode()}"
+            url = f"data:{image_type(part.data, where)};base64,{pybase64.b64encode_as_string(part.data)}"
             return {"type": "input_image", "image_url": url, "detail": "auto"}
         case "audio":
-            audio = {"data": base64.b64encode(part.data).decode(), "format": audio_format(part.data, where)}
+            audio = {"data": pybase64.b64encode_as_string(part.data), "format": audio_format(part.data, where)}
             return {"type": "input_audio", "input_audio": audio}
         case "document":
             return translated(part.place, part.given, "responses")
