@@ -66,8 +66,7 @@ def make_backends(
         cascade=settings.cascade,
         tools=make_toolbox(settings, fleet.retry, channels.__getitem__),
         verification=_judging(settings, models, routes, cache, stack),
-        forms=Forms(settings.response_format.check_ms, by_default=settings.response_format.check),
-        omits=settings.untranslated == "omit",
+        forms=Forms(settings.response_format.check_ms),
     )
 
 
@@ -122,12 +121,12 @@ def response_store(settings: GatewaySettings, shared: OnRedis | None) -> Respons
 
 
 def _prompts(settings: GatewaySettings, models: Shared, routes: Routes, stack: AsyncExitStack) -> Prompts:
-    """The settings and summaries that prompts are made with; the summaries close with `stack`."""
+    """The system prompts, and the summaries of conversations, which close with `stack`."""
     if not settings.prompt.summary_model:
-        return Prompts(settings.prompt, settings.system_prompts)
+        return Prompts(settings.system_prompts)
     summaries = Summaries(settings.prompt, models, routes)
     stack.push_async_callback(summaries.close)
-    return Prompts(settings.prompt, settings.system_prompts, summaries)
+    return Prompts(settings.system_prompts, summaries)
 
 
 def _judging(

@@ -10,6 +10,7 @@ from typing import Literal, Protocol
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission import tools as toolbox
+from services.gateway.admission.effective import EffectiveSettings
 from services.gateway.errors import ModelUnknown
 from services.gateway.labels import Bypassed
 from services.gateway.prompt import window
@@ -69,6 +70,7 @@ class Question:
     vision: VisionBackend | None = None  # where there are pictures to see
     audio: AudioBackend | None = None  # where there is a recording to hear
     pixels: bool = False  # whether a model gets the pictures as they are
+    settings: EffectiveSettings = field(default_factory=EffectiveSettings)
     _found: list[Bypassed | None] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @property

@@ -12,11 +12,11 @@ from typing import Literal
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission import constraint, messages, provider_fields, tools
+from services.gateway.admission.effective import EffectiveSettings, effective_settings
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.options import check_options
 from services.gateway.admission.question import Question, prompt_tokens, read_model, recording_is
 from services.gateway.config import GatewaySettings
-from services.gateway.guard.checks import guard_checks
 from services.gateway.upstream.media import AudioBackend, Media
 from services.runtime.errors import InvalidInput, shorten
 from services.runtime.limits import LOGIT_BIASES, STOP_CHARACTERS, STOP_TOKENS, STOPS, TOP_K, TOP_LOGPROBS
@@ -48,12 +48,14 @@ _RANGES: Mapping[_Ranged, tuple[float, float]] = {
 }
 
 
-def validate(request: pb.GenerateRequest, settings: GatewaySettings, media: Media) -> Question:
-    """The question of `request`, with the services for its pictures and recording. Its parts are flattened in place.
-    Raises `ModelUnknown`, and `InvalidInput` as `check` does."""
+def validate(request: pb.GenerateRequest, tenant: Tenant, settings: GatewaySettings, media: Media) -> Question:
+    """The question of `request`, with the services for its pictures and recording, and the settings that hold for it.
+    Its parts are flattened in place. Raises `ModelUnknown`, `InvalidInput` as `check` does, and `FieldDenied`."""
     read_model(request, settings.chat_models)
     sees = media.sees(request.model)
     check(request, settings, sees=sees)
+    effective = effective_settings(request, tenant, settings)
+    _check_for_tenant(request, tenant, effective)
     pixels = sees and bool(request.images)
     return Question(
         request,
@@ -62,6 +64,7 @@ def validate(request: pb.GenerateRequest, settings: GatewaySettings, media: Medi
         media.vision if request.images and not pixels else None,
         media.audio if request.HasField("audio") else None,
         pixels,
+        effective,
     )
 
 
@@ -130,7 +133,7 @@ def _check_end_user(names: Sequence[str]) -> None:
             raise InvalidInput(f"end_user[{index}]", "at least 1 character", "none")
 
 
-def check_for_tenant(request: pb.GenerateRequest, tenant: Tenant, settings: GatewaySettings) -> None:
+def _check_for_tenant(request: pb.GenerateRequest, tenant: Tenant, effective: EffectiveSettings) -> None:
     """Raise `InvalidInput` for a category that the tenant lacks, and for fields that its policies cannot examine;
     `FieldDenied` for fields that it may not use. Sets the provider's `store` field to false, in place, if the tenant
     may not store."""
@@ -140,8 +143,7 @@ def check_for_tenant(request: pb.GenerateRequest, tenant: Tenant, settings: Gate
     if not request.HasField("original"):
         return
     provider_fields.check(request.original, tenant.provider, tenant.name)
-    form = constraint.is_checked(request, tenant.checks_forms(by_default=settings.response_format.check))
-    provider_fields.check_beside(request, guard_checks(tenant.guard, request), form=form)
+    provider_fields.check_beside(request, effective.guard, form=effective.checks_form)
     provider_fields.settle_store(request.original, tenant.provider, tenant.name)
 
 

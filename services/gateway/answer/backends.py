@@ -14,7 +14,7 @@ from services.gateway.generation.shared import Shared
 from services.gateway.output_validation.forms import Forms
 from services.gateway.policies.tenant_aware_breaker import TenantAwareBreaker
 from services.gateway.settings.generation import CascadeSettings
-from services.gateway.settings.prompt import PromptSettings, SystemPromptSettings
+from services.gateway.settings.prompt import SystemPromptSettings
 from services.gateway.tools.toolbox import Toolbox
 from services.gateway.upstream.cache import Cache
 from services.gateway.upstream.fleet import Fleet
@@ -32,9 +32,8 @@ class Fallbacks:
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """Settings of prompts. `system_prompts`: those of the gateway, by name."""
+    """The gateway's system prompts, by name, and the summaries of conversations."""
 
-    settings: PromptSettings = field(default_factory=PromptSettings)
     system_prompts: Mapping[str, SystemPromptSettings] = field(default_factory=dict)
     summaries: Summaries | None = None
 
@@ -56,4 +55,3 @@ class Backends:
     tools: Toolbox | None = None
     verification: CacheVerification | None = None
     forms: Forms = field(default_factory=Forms)
-    omits: bool = False  # whether fields that a model's API lacks are omitted, where no setting says

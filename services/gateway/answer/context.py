@@ -9,9 +9,8 @@ from functools import partial
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.tool.v1 import tool_pb2
-from services.gateway.admission.constraint import is_checked
+from services.gateway.admission.effective import origin
 from services.gateway.admission.identity import Tenant
-from services.gateway.admission.options import omits, origin
 from services.gateway.admission.question import Question
 from services.gateway.answer.backends import Backends
 from services.gateway.answer.event_writer import EventWriter
@@ -20,7 +19,6 @@ from services.gateway.answer.ledger import Ledger
 from services.gateway.answer.results import Done, Prior
 from services.gateway.answer.stages.cache.cache_key import Identifier
 from services.gateway.answer.text_writer import TextWriter
-from services.gateway.guard.checks import guard_checks
 from services.gateway.labels import Act, Degraded
 from services.gateway.tools.toolbox import RequestTools
 
@@ -41,7 +39,6 @@ class RequestContext:
     identifier: Identifier
     writer: EventWriter
     text_writer: TextWriter
-    omits: bool  # whether fields that the model's API lacks are omitted
     on_slot: Callable[[], None] | None
     revalidate: Callable[[bytes], None] | None
     request_tools: RequestTools | None
@@ -59,12 +56,10 @@ class RequestContext:
         request_tools: RequestTools | None = None,
     ) -> RequestContext:
         """The context of an admitted request, of which no stage has run."""
-        request = question.request
-        privacy = Privacy(guard_checks(tenant.guard, request))
+        request, settings = question.request, question.settings
+        privacy = Privacy(settings.guard)
         inputs = Inputs(question, privacy, backends.prompts.system_prompts)
         writer = EventWriter(ledger.accepted)
-        omitting = omits(request, tenant, by_default=backends.omits)
-        checks_form = is_checked(request, tenant.checks_forms(by_default=backends.forms.by_default))
         ledger.changes.origin = partial(origin, request, tenant)
         return cls(
             question=question,
@@ -74,12 +69,11 @@ class RequestContext:
             prior=Prior(),
             privacy=privacy,
             inputs=inputs,
-            identifier=Identifier(inputs, tenant, privacy, backends.routes, omitting, checks_form),
+            identifier=Identifier(inputs, tenant, privacy, backends.routes),
             writer=writer,
             text_writer=TextWriter(
                 ledger, writer, privacy.checks, sentence_ends=request.sentence_ends, tenant=tenant.name
             ),
-            omits=omitting,
             on_slot=on_slot,
             revalidate=revalidate,
             request_tools=request_tools,

@@ -50,7 +50,7 @@ async def question(context: RequestContext, *changed: str) -> llm_pb2.GenerateRe
         tool_choice=choice,
         parallel_tool_calls=request.parallel_tool_calls if request.HasField("parallel_tool_calls") else None,
         most_tokens=context.tenant.max_tokens,
-        omit_untranslated=context.omits,
+        omit_untranslated=context.question.settings.omits,
     )
     written = context.question.most_bytes + (len(original.body) if original else 0)
     size = max(size_of_conversation(messages), size_of_text(written))

@@ -10,7 +10,6 @@ after the checks. `answer_again` answers a question that was checked before, aft
 
 from __future__ import annotations
 
-import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -21,11 +20,11 @@ from opentelemetry.trace import Span
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.control import SIZE_S, AdmissionControl
+from services.gateway.admission.effective import Budget, budget_of, note_asked, with_token_limit
 from services.gateway.admission.identity import Tenant
-from services.gateway.admission.options import Budget, budget_of, note_asked, with_token_limit
 from services.gateway.admission.question import Question
 from services.gateway.admission.quota import REQUEST, TURN, Claim, JointReservation, QuotaExceeded, Reservation
-from services.gateway.admission.validation import check_for_tenant, validate
+from services.gateway.admission.validation import validate
 from services.gateway.answer.backends import Backends
 from services.gateway.answer.context import RequestContext
 from services.gateway.answer.ledger import Ledger
@@ -36,7 +35,6 @@ from services.gateway.answer.runner import AnswerRunner
 from services.gateway.answer.stages.stage import AnswerStage
 from services.gateway.api.revalidation import Revalidation
 from services.gateway.config import GatewaySettings
-from services.gateway.decisions import By
 from services.gateway.labels import Act, Degraded
 from services.gateway.tools.toolbox import RequestTools
 from services.gateway.upstream.media import Media
@@ -121,8 +119,7 @@ class Preparation:
 
     def _check(self, request: pb.GenerateRequest, tenant: Tenant, budget: Budget, until: Deadline) -> CheckedRequest:
         request, tokens = with_token_limit(request, tenant)
-        question = validate(request, self._settings, self._media)
-        check_for_tenant(request, tenant, self._settings)
+        question = validate(request, tenant, self._settings, self._media)
         _ = question.unshared  # which looks at every message: here it is beside the event loop, where they are many
         return CheckedRequest(question, tenant, replace(budget, tokens=tokens), until)
 
@@ -216,14 +213,13 @@ class Preparation:
             self._claims(planned(checked.question, checked.tenant, self._backends, self._stages)),
             budget.ms,
             floor_share=settings.floor_share,
-            first_text_ms=self._first_text_ms(request),
+            first_text_ms=checked.question.settings.first_text_ms,
         )
         reserve_s = min(settings.finish_reserve_ms, budget.ms / 10) / 1000
         ledger = Ledger(plan, span, reserve_s, self._targets, awaited=awaited)
         ledger.opened = checked.began
-        note_asked(ledger.changes, request, checked.tenant, budget, checks_forms=settings.response_format.check)
-        limited_by = By.REQUEST if request.HasField("first_token_budget_ms") else By.MESH
-        ledger.changes.limit_first_text(plan.first_text_ms, budget.ms, limited_by)
+        by_default = settings.response_format.check
+        note_asked(ledger.changes, request, checked.tenant, budget, plan.first_text_ms, checks_forms=by_default)
         return ledger
 
     async def _resolve_tools(self, request: pb.GenerateRequest, tenant: Tenant, ledger: Ledger) -> RequestTools | None:
@@ -231,8 +227,3 @@ class Preparation:
         if self._backends.tools is None or not request.mesh_tools:
             return None
         return await self._backends.tools.resolve(request, tenant, ledger.remaining())
-
-    def _first_text_ms(self, request: pb.GenerateRequest) -> float:
-        given = request.HasField("first_token_budget_ms")
-        limit = request.first_token_budget_ms if given else self._settings.first_token_budget_ms
-        return limit or math.inf

@@ -13,9 +13,9 @@ from opentelemetry.trace import Span
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.control import PIECE_S
 from services.gateway.admission.credential import Credential
+from services.gateway.admission.effective import budget_of
 from services.gateway.admission.identity import Identity, Tenant
 from services.gateway.admission.intake import Intake
-from services.gateway.admission.options import budget_of
 from services.gateway.admission.quota import TURN
 from services.gateway.admission.validation import check_call, validate_conversation
 from services.gateway.answer.backends import Backends

@@ -231,7 +231,9 @@ def from_base64(path: str, text: str) -> bytes:
     lines: https://infra.spec.whatwg.org/#forgiving-base64-decode."""
     try:
         data = text.encode("ascii")
-        return pybase64.b64decode(data.translate(None, _BLANKS) if any(blank in data for blank in _BLANKS) else data, validate=True)
+        if any(blank in data for blank in _BLANKS):
+            data = data.translate(None, _BLANKS)
+        return pybase64.b64decode(data, validate=True)
     except ValueError:
         raise InvalidInput(path, "base64", f"{len(text)} characters") from None
 

@@ -115,14 +115,12 @@ class _Check:
 
 class Forms:
     """A check takes `most_ms` of processor time at the most, and no answer waits longer for it than it says.
-    `by_default`: whether answers are checked where neither the request nor its tenant says.
 
     The tenant whose checks have taken the least time for its weight is next. A turn counts as a millisecond more, so
     that many short checks are not free. When nothing runs or waits, all tenants start even.
     """
 
-    def __init__(self, most_ms: float = 200, beside: Beside = _in_thread, *, by_default: bool = True):
-        self.by_default = by_default
+    def __init__(self, most_ms: float = 200, beside: Beside = _in_thread):
         self._most_s, self._beside = most_ms / 1000, beside
         self._slots: FairSlots[_Check] = FairSlots(1, self._start, charged=True)
 

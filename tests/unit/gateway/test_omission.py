@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from services.runtime import question_key
 from tests.unit.gateway.admission.tenants_file import tenant
 from tests.unit.gateway.answer.scene import MISS, Scene
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, finish
+from tests.unit.gateway.shared_settings import gateway_settings
 
 pytestmark = pytest.mark.paused
 SETTINGS = GatewaySettings(llm_addresses={"m": ["127.0.0.1:1"]})
@@ -29,7 +29,7 @@ def leaving_out(*names: str) -> ScriptedLlm:
 
 def scene(mesh: bool, own: dict[str, Any], *names: str) -> Scene:
     made = Scene(ScriptedCache(MISS), small=leaving_out(*names), large=ScriptedLlm())
-    made.backends = replace(made.backends, omits=mesh)
+    made.settings = gateway_settings(llm_addresses={"m": "unused"}, untranslated="omit" if mesh else "refuse")
     made.tenant = tenant(**own)
     return made
 

@@ -25,6 +25,7 @@ from services.runtime.deadline import Deadline
 from services.runtime.errors import Exhausted, InvalidInput, Unavailable
 from tests.clock import loop_clock, on_paused_loop
 from tests.examples import examples
+from tests.unit.gateway.answer.scene import SETTINGS
 from tests.unit.gateway.answer.scene import Scene as Answering
 from tests.unit.gateway.scripted import ScriptedLlm, finish, fleet, text
 from tests.unit.gateway.warming import KEPT, LONG, Scene, llm, read
@@ -255,7 +256,8 @@ def test_a_prompt_is_warmed_as_a_request_has_it_read(prompt: str, diet: str, mos
     (hot,) = hot_prompts(["*"], kept, own)
 
     async def asked() -> str:
-        scene = Answering(prompts=Prompts(own, kept))
+        scene = Answering(prompts=Prompts(kept))
+        scene.settings = SETTINGS.model_copy(update={"prompt": own})
         await scene.final(prompt=pb.PromptPolicy(system="p"))
         return scene.llms["small"].requests[0].messages[0].content
 

@@ -12,7 +12,6 @@ from prometheus_client import Counter
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
-from services.gateway.admission.constraint import is_checked
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question
 from services.gateway.answer import model_call
@@ -42,8 +41,7 @@ class FormStage(AnswerStage):
 
     @classmethod
     def wanted(cls, question: Question, tenant: Tenant, backends: Backends) -> bool:
-        checks = tenant.checks_forms(by_default=backends.forms.by_default)
-        return is_checked(question.request, checks)
+        return question.settings.checks_form
 
     async def run(self) -> Done | None:
         context, ledger, reason = self.context, self.context.ledger, self.context.prior[Done].reason

@@ -26,7 +26,7 @@ from services.gateway.answer.original_body import is_of_conversation, texts_of, 
 from services.gateway.answer.stages.stage import AnswerStage, Work
 from services.gateway.answer.stream_filter import counted
 from services.gateway.errors import GuardLate, GuardRefused
-from services.gateway.guard.checks import NOTHING, Checks, guard_checks
+from services.gateway.guard.checks import NOTHING, Checks
 from services.gateway.guard.screen import EACH, ContentScanner, Late, RefusedText, describe_injection
 from services.gateway.labels import Act, Degraded
 from services.runtime.aside import aside, give_way, size_in, size_of
@@ -49,7 +49,7 @@ class GuardStage(AnswerStage):
 
     @classmethod
     def wanted(cls, question: Question, tenant: Tenant, backends: Backends) -> bool:
-        checks = guard_checks(tenant.guard, question.request)
+        checks = question.settings.guard
         return checks is not None and checks.asks
 
     async def start(self) -> Work | None:

@@ -14,7 +14,6 @@ from dataclasses import replace
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
-from services.gateway.admission.options import prompting
 from services.gateway.admission.question import Question
 from services.gateway.answer.backends import Backends
 from services.gateway.answer.context import RequestContext
@@ -27,7 +26,6 @@ from services.gateway.labels import Act, Degraded
 from services.gateway.prompt import window
 from services.gateway.prompt.compression import compressed
 from services.gateway.settings.answer_time import StageBudget
-from services.gateway.settings.prompt import PromptSettings
 from services.runtime import telemetry
 from services.runtime.complexity import Complexity
 from services.runtime.errors import ContextExceeded, ServiceError
@@ -43,12 +41,11 @@ _LONG_RECORDING_BYTES = 65_536  # more than a minute, where it is compressed as 
 _BYTES_PER_PICTURE = 100  # of its labels
 
 
-def _is_needed(question: Question, tenant: Tenant, settings: PromptSettings, least_context: int) -> bool:
-    """Whether there may be work for a prompt; decided cheaply for short ones. `settings`: those of the gateway;
-    `least_context`: the smallest context of all models in tokens; 0 where it is unknown."""
-    request = question.request
-    settings = prompting(request.prompt, tenant, settings)
-    if request.prompt.system or _is_wordy(question, settings):
+def _is_needed(question: Question, least_context: int) -> bool:
+    """Whether there may be work for a prompt; decided cheaply for short ones. `least_context`: the smallest context of
+    all models in tokens; 0 where it is unknown."""
+    request, settings = question.request, question.settings.prompt
+    if request.prompt.system or _is_wordy(question):
         return True
     if least_context and request.mesh_tools:  # the length of the results is unknown
         return True
@@ -61,8 +58,9 @@ def _is_needed(question: Question, tenant: Tenant, settings: PromptSettings, lea
     return window.bound(question.most_bytes + seen, len(request.messages), reserved) > least_context
 
 
-def _is_wordy(question: Question, settings: PromptSettings) -> bool:
+def _is_wordy(question: Question) -> bool:
     """Whether prompt compression may find something."""
+    settings = question.settings.prompt
     if question.most_bytes < settings.diet_from_bytes:
         return False
     roles = _COMPRESSED_ROLES[settings.diet]
@@ -75,14 +73,14 @@ class PromptStage(AnswerStage):
 
     def __init__(self, context: RequestContext):
         super().__init__(context)
-        self._settings = prompting(context.question.request.prompt, context.tenant, context.backends.prompts.settings)
+        self._settings = context.question.settings.prompt
         self._counting: asyncio.Task[int] | None = None  # of the original prompt
         self._left_out: Sequence[window.Messages] = ()
         self._reserved = 0  # tokens of the context, for the answer
 
     @classmethod
     def wanted(cls, question: Question, tenant: Tenant, backends: Backends) -> bool:
-        return _is_needed(question, tenant, backends.prompts.settings, backends.routes.least_context)
+        return _is_needed(question, backends.routes.least_context)
 
     @classmethod
     def required(cls, question: Question) -> bool:
@@ -91,7 +89,7 @@ class PromptStage(AnswerStage):
     async def start(self) -> Work | None:
         question, came, limit = self.context.question, self.context.inputs.asked.for_model(), self._limit()
         long = 0 < limit < window.most_tokens(came, self._tools_bytes)
-        if long or question.request.prompt.system or _is_wordy(question, self._settings):
+        if long or question.request.prompt.system or _is_wordy(question):
             return self._prepare(came, limit)
         return None
 

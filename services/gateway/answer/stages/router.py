@@ -6,7 +6,6 @@ from contextlib import suppress
 from dataclasses import replace
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission.options import prompting
 from services.gateway.admission.question import prompt_tokens
 from services.gateway.answer.ledger import Running
 from services.gateway.answer.results import Route
@@ -68,8 +67,7 @@ class RouterStage(AnswerStage):
     def _least_tokens(self) -> int:
         """An estimate of the tokens that no model can do without: system messages and the question."""
         context = self.context
-        settings = prompting(context.question.request.prompt, context.tenant, context.backends.prompts.settings)
-        if settings.whole or not context.inputs.asked.messages:
+        if context.question.settings.prompt.whole or not context.inputs.asked.messages:
             return context.inputs.prompt_tokens
         conversation = window.parts(context.inputs.asked.messages)
         return prompt_tokens([*conversation.head, *conversation.question], context.question.request.tools)

@@ -15,11 +15,13 @@ from hedgerow.chat.v1.chat_pb2 import (
     Tool,
 )
 from hedgerow.gateway.v1.gateway_pb2 import Audio, ConverseOptions, GenerateRequest, GuardPolicy, Image
+from services.gateway.admission.identity import Tenant
 from services.gateway.admission.validation import check, validate, validate_conversation
 from services.gateway.config import GatewaySettings
 from services.gateway.upstream.media import AudioBackend, Media
 from services.runtime.errors import InvalidInput
 
+ACME = Tenant("acme")
 SETTINGS = GatewaySettings(llm_addresses={"small": "127.0.0.1:1", "large": "127.0.0.1:2"}, max_content_bytes=1_000)
 
 
@@ -140,11 +142,11 @@ def test_a_conversation_that_cannot_be_held_is_refused(options: ConverseOptions,
 def test_pictures_go_to_a_model_with_vision_where_there_is_no_vision_service():
     blind, seeing = Media(), Media(sees=lambda name: name == "small")
     asked = request(model="small", images=[Image(data=b"x")])
-    assert validate(asked, SETTINGS, seeing).pixels
-    assert not validate(request(model="small"), SETTINGS, seeing).pixels
+    assert validate(asked, ACME, SETTINGS, seeing).pixels
+    assert not validate(request(model="small"), ACME, SETTINGS, seeing).pixels
     for media, name in ((blind, "small"), (seeing, "large"), (seeing, "")):
         with pytest.raises(
             InvalidInput,
             match=f"images: none: {name or 'no model'} takes .*, and no vision service is configured, got 1",
         ):
-            validate(request(model=name, images=[Image(data=b"x")]), SETTINGS, media)
+            validate(request(model=name, images=[Image(data=b"x")]), ACME, SETTINGS, media)

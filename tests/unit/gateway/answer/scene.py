@@ -11,6 +11,7 @@ from opentelemetry.trace import INVALID_SPAN
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.effective import effective_settings
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question, prompt_tokens, recording_is
 from services.gateway.admission.quota import Quotas
@@ -40,11 +41,13 @@ from tests.unit.gateway.scripted import (
     fleet,
     text,
 )
+from tests.unit.gateway.shared_settings import gateway_settings
 
 MISS = cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_MISS, similarity=0.4)
 STORED = cache_pb2.Answer(text="Paris.", model="large", finish_reason=chat_pb2.FINISH_REASON_STOP)
 EXACT = cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_EXACT, answer=STORED, key="k", similarity=1, ttl_ms=9_000)
 ACME = Tenant("acme", prefix_salt="salt")
+SETTINGS = gateway_settings(llm_addresses={"unused": "unused"}, response_format={"check": True})
 EVERYTHING = Tenant("acme", prefix_salt="salt", tools=("*",))
 
 
@@ -72,6 +75,7 @@ class Scene:
         self.cache = cache
         self.budget_ms = 1_000.0
         self.tenant = ACME
+        self.settings = SETTINGS
         self.slices = StageBudgets()
         self.pixels = False  # whether pictures go to the model as they are
         self.billed: list[int] = []  # tokens, of each answer at its end
@@ -112,6 +116,7 @@ class Scene:
             self.media.vision,
             self.media.audio,
             self.pixels,
+            effective_settings(request, self.tenant, self.settings),
         )
         stages = claims(self.slices, planned(question, self.tenant, self.backends))
         plan = make_plan(stages, self.budget_ms, first_text_ms=request.first_token_budget_ms or float("inf"))

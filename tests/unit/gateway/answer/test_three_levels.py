@@ -4,19 +4,20 @@ shows."""
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 import pytest
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission.options import Budget, note_asked, with_token_limit
+from services.gateway.admission.effective import Budget, note_asked, with_token_limit
 from services.gateway.answer.backends import Prompts
 from services.gateway.answer.summaries import Summaries
 from services.gateway.decisions import Changed, describe
 from services.gateway.settings.prompt import PromptSettings
 from tests.unit.gateway.admission.tenants_file import tenant
-from tests.unit.gateway.answer.scene import Scene
+from tests.unit.gateway.answer.scene import SETTINGS, Scene
 from tests.unit.gateway.answer.stages.test_prompt_stage import asked_of
 from tests.unit.gateway.prompt.conversations import WORDY, chatter, said
 from tests.unit.gateway.reading import sent_by
@@ -46,7 +47,8 @@ def made(final: pb.Final) -> list[str]:
     ],
 )
 async def test_prompt_compression(mesh: Any, own: dict[str, Any], asked: pb.Diet, compressed: bool, by: str) -> None:
-    scene = Scene(prompts=Prompts(PromptSettings(diet=mesh)))
+    scene = Scene()
+    scene.settings = SETTINGS.model_copy(update={"prompt": PromptSettings(diet=mesh)})
     scene.tenant = tenant(prompt=own)
     final = await scene.final(
         messages=[said("system", WORDY), said("user", "Why?")], prompt=pb.PromptPolicy(diet=asked)
@@ -78,7 +80,8 @@ async def test_a_conversation_that_is_too_long(
     llms = {"small": ScriptedLlm(finish("Yes.")), "large": ScriptedLlm(finish("They spoke."))}
     scene = Scene(**llms)
     summaries = Summaries(mesh, scene.backends.models, scene.backends.routes) if mesh.summary_model else None
-    scene.backends = replace(scene.backends, prompts=Prompts(mesh, summaries=summaries))
+    scene.backends = replace(scene.backends, prompts=Prompts(summaries=summaries))
+    scene.settings = SETTINGS.model_copy(update={"prompt": mesh})
     scene.tenant = tenant(prompt=own)
     final = await scene.final(messages=chatter(40), prompt=pb.PromptPolicy(truncation=asked))
     if became == "whole":
@@ -96,7 +99,7 @@ async def test_a_tenants_limit_is_in_the_models_request_and_reported_where_it_cu
     scene.tenant = tenant(max_tokens=3)
     request, tokens = with_token_limit(pb.GenerateRequest(messages=[said("user", "Hi")]), scene.tenant)
     answer = scene.answer(messages=request.messages, sampling=request.sampling)
-    note_asked(answer._ledger.changes, request, scene.tenant, Budget(600_000, tokens=tokens), checks_forms=False)
+    note_asked(answer._ledger.changes, request, scene.tenant, Budget(600_000, tokens=tokens), inf, checks_forms=False)
     final = [message async for message in sent_by(answer.give)][-1].events[-1].final
     assert describe(final.cut) == "max_tokens: 3 tokens, by tenant"
     (sent,) = scene.llms["small"].requests

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission.options import Budget
+from services.gateway.admission.effective import Budget
 from services.gateway.admission.question import Question
 from services.gateway.api.batch import Batch, batch_error
 from services.gateway.api.preparation import CheckedRequest

@@ -13,8 +13,8 @@ from opentelemetry.trace import INVALID_SPAN, Span
 
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.control import AdmissionControl
+from services.gateway.admission.effective import Budget
 from services.gateway.admission.identity import Tenant
-from services.gateway.admission.options import Budget
 from services.gateway.admission.quota import QuotaExceeded
 from services.gateway.api.choices import Choices, ChoicesGiver
 from services.gateway.api.preparation import AdmittedRequest, CheckedRequest, Preparation

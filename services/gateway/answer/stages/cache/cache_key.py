@@ -96,15 +96,12 @@ _UNIDENTIFIED = CacheIdentity()
 
 @dataclass(slots=True)
 class Identifier:
-    """Identifies one question, once it is complete. `omits`: whether fields that the model's API lacks are omitted;
-    `checks_form`: whether the answer is compared with its response format."""
+    """Identifies one question, once it is complete."""
 
     inputs: Inputs
     tenant: Tenant
     privacy: Privacy
     routes: Routes
-    omits: bool
-    checks_form: bool
     _identity: CacheIdentity = _UNIDENTIFIED
 
     def identify(self) -> CacheIdentity:
@@ -119,7 +116,7 @@ class Identifier:
         if eligibility.drawn:
             return CacheIdentity(eligibility=eligibility)
         models = self.routes.identity(request.model)
-        checks = {"omits": self.omits, "checks_form": self.checks_form}
+        checks = {"omits": question.settings.omits, "checks_form": question.settings.checks_form}
         cached = cache_question(request, asked, self.tenant.name, eligibility, models, **checks)
         cached.ignore_case = self.tenant.hits.ignore_case
         question_key.normalize(cached)

@@ -12,7 +12,7 @@ from services.gateway.labels import Degraded
 from services.gateway.settings.prompt import PromptSettings, SystemPromptSettings
 from services.runtime.errors import ContextExceeded, NotSupported, TooLate
 from services.runtime.question_key import normalized
-from tests.unit.gateway.answer.scene import EXACT, MISS, Scene, outcomes
+from tests.unit.gateway.answer.scene import EXACT, MISS, SETTINGS, Scene, outcomes
 from tests.unit.gateway.prompt.conversations import WORDY, chatter, conversation, said
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, finish, text, words
 
@@ -48,6 +48,12 @@ async def test_a_wordy_system_prompt_is_compressed_and_the_report_has_it():
     assert stored.question.messages[0].content == normalized(WORDY)
 
 
+def with_prompt(**settings: object) -> Scene:
+    scene = Scene()
+    scene.settings = SETTINGS.model_copy(update={"prompt": PromptSettings(**settings)})
+    return scene
+
+
 @pytest.mark.parametrize(
     ("asked", "setting", "compressed"),
     [
@@ -59,14 +65,14 @@ async def test_a_wordy_system_prompt_is_compressed_and_the_report_has_it():
     ],
 )
 async def test_a_request_chooses_the_compressed_messages(asked: pb.Diet, setting: str, compressed: tuple[bool, bool]):
-    scene = Scene(prompts=Prompts(PromptSettings(diet=setting)))
+    scene = with_prompt(diet=setting)
     messages = [said("system", WORDY), said("user", WORDY)]
     await scene.final(messages=messages, prompt=pb.PromptPolicy(diet=asked))
     assert tuple(message.content != WORDY for message in asked_of(scene)) == compressed
 
 
 async def test_of_a_very_long_prompt_only_the_beginning_is_compressed():
-    scene = Scene(prompts=Prompts(PromptSettings(diet_to_bytes=len(WORDY))))
+    scene = with_prompt(diet_to_bytes=len(WORDY))
     await scene.final(messages=[said("system", WORDY), said("system", WORDY), said("user", "Why?")])
     assert [message.content == WORDY for message in asked_of(scene)] == [False, True, False]
 
@@ -221,8 +227,9 @@ def summed_up(*script: object) -> tuple[Scene, ScriptedLlm]:
     summing = ScriptedLlm(*(script or (text("They spoke of words."), finish())))
     scene = Scene(small=ScriptedLlm(text("Pa"), finish("ris.")), large=summing)
     settings = PromptSettings(summary_model="large")
-    prompts = Prompts(settings, summaries=Summaries(settings, scene.backends.models, scene.backends.routes))
+    prompts = Prompts(summaries=Summaries(settings, scene.backends.models, scene.backends.routes))
     scene = Scene(small=scene.llms["small"], large=summing, prompts=prompts)
+    scene.settings = SETTINGS.model_copy(update={"prompt": settings})
     return scene, summing
 
 

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission.constraint import is_checked
-from services.gateway.admission.options import Budget, TokenLimit, budget_of, note_asked, prompting, with_token_limit
+from services.gateway.admission.effective import (
+    Budget,
+    TokenLimit,
+    budget_of,
+    effective_settings,
+    note_asked,
+    with_token_limit,
+)
 from services.gateway.config import GatewaySettings
 from services.gateway.decisions import By, Changed, Changes, describe
 from services.gateway.errors import BudgetSpent
-from services.gateway.settings.prompt import PromptSettings
 from services.runtime.deadline import Deadline
 from tests.unit.gateway.admission.tenants_file import tenant
 from tests.unit.gateway.answer.scene import ACME
 
-CUTS, WHOLE = PromptSettings(), PromptSettings(whole=True)
 
-
-def test_settings_that_no_level_changes_are_the_gateways_own() -> None:
-    assert prompting(pb.PromptPolicy(), ACME, CUTS) is CUTS
-    assert prompting(pb.PromptPolicy(truncation=pb.TRUNCATION_DISABLED), ACME, WHOLE) is WHOLE
+@pytest.mark.parametrize(("whole", "truncation"), [(False, None), (True, pb.TRUNCATION_DISABLED)])
+def test_settings_that_no_level_changes_are_the_gateways_own(whole: bool, truncation: pb.Truncation | None) -> None:
+    settings = GatewaySettings(llm_addresses={"m": "a:1"}, prompt={"whole": whole})
+    request = pb.GenerateRequest(prompt=pb.PromptPolicy(truncation=truncation))
+    assert effective_settings(request, ACME, settings).prompt is settings.prompt
 
 
 @pytest.mark.parametrize(
@@ -46,7 +52,7 @@ def test_the_tokens_of_an_answer(own: int, asked: int | None, limit: TokenLimit,
     assert (shorter.sampling.max_tokens if shorter.sampling.HasField("max_tokens") else None) == sent
     assert not limit.most or shorter.sampling.min_tokens <= limit.most
     changes = Changes()
-    note_asked(changes, shorter, ACME, Budget(600_000, tokens=found), checks_forms=False)
+    note_asked(changes, shorter, ACME, Budget(600_000, tokens=found), math.inf, checks_forms=False)
     values = f"{asked} tokens → {own} tokens" if asked else f"{own} tokens"
     assert [describe(change) for change in changes] == ([f"max_tokens: {values}, by tenant"] if limit.most else [])
 
@@ -93,6 +99,7 @@ def test_a_callers_deadline_limits_the_budget_and_is_not_reported() -> None:
 def test_the_form_of_an_answer(mesh: bool, own: bool | None, repair: bool | None, checked: bool, by: By) -> None:
     request = pb.GenerateRequest(repair=repair, response_format=chat_pb2.ResponseFormat(json_object=True))
     acme, changes = tenant(check_forms=own), Changes()
-    assert is_checked(request, acme.checks_forms(by_default=mesh)) == checked
-    note_asked(changes, request, acme, Budget(600_000), checks_forms=mesh)
+    settings = GatewaySettings(llm_addresses={"m": "a:1"}, response_format={"check": mesh})
+    assert effective_settings(request, acme, settings).checks_form == checked
+    note_asked(changes, request, acme, Budget(600_000), math.inf, checks_forms=mesh)
     assert changes.by[Changed.FORM_CHECKED] == by
