@@ -84,7 +84,7 @@ class Memory:
         if self._vectors is not None:
             for partition, rows in partitions.items():
                 self._vectors_thread.submit(self._vectors.add, partition, rows).result()
-        self._retire(evicted)
+        self._drop(evicted)
         return evicted
 
     def loaded(self) -> None:
@@ -108,7 +108,7 @@ class Memory:
         if vectors:
             self._indexing[entry.partition] += 1
             indexed.add_done_callback(lambda _: self._has_indexed(entry.partition))
-        self._retire(evicted)
+        self._drop(evicted)  # watchers' copies stay: they are not wrong, and end soon
         self.stats.evictions += len(evicted)
         self.overflowed |= bool(evicted)
         return evicted
