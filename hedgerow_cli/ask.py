@@ -104,12 +104,7 @@ def _refuse_wrong_use(question: str | None, audio: Path | None, stream: bool, pa
 
 
 def _ask(
-    text: str | None,
-    images: list[Path],
-    audio: Path | None,
-    choices: Options,
-    reach: Reach,
-    waterfall: bool,
+    text: str | None, images: list[Path], audio: Path | None, choices: Options, reach: Reach, waterfall: bool
 ) -> None:
     from hedgerow import Client
     from hedgerow_cli.failures import reported

@@ -175,8 +175,7 @@ def wrong(
     question: Annotated[
         str | None,
         typer.Option(
-            metavar="TEXT",
-            help="The question with the wrong answer. Without it, only equal questions get the answer.",
+            metavar="TEXT", help="The question with the wrong answer. Without it, only equal questions get the answer."
         ),
     ] = None,
     as_json: options.AsJson = False,

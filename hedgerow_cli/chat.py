@@ -40,11 +40,7 @@ def chat(
     from hedgerow import Client
     from hedgerow_cli.failures import reported
 
-    own: Options = {
-        "model": model,
-        "system": system,
-        "temperature": temperature,
-    }
+    own: Options = {"model": model, "system": system, "temperature": temperature}
     choices: Options = {**chosen, **own}
     with reported(), Client(**reach) as client:
         client.prewarm(timeout_s=2)

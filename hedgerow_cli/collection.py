@@ -188,13 +188,7 @@ def remove(
 
 @collection.command()
 @with_options(services=CacheServices)
-def drop(
-    name: Name,
-    tenant: Tenant = LOCAL,
-    *,
-    services: CacheServices,
-    as_json: options.AsJson = False,
-) -> None:
+def drop(name: Name, tenant: Tenant = LOCAL, *, services: CacheServices, as_json: options.AsJson = False) -> None:
     """Remove a collection with all its documents.
 
     \b

@@ -73,8 +73,7 @@ class ToolOptions:
         typer.Option(metavar="NAME", help="Search a collection with the question: the tool search_NAME."),
     ] = None
     agent: Annotated[
-        bool,
-        typer.Option("--agent", help="Offer the tools of the mesh to the model, which decides on calls."),
+        bool, typer.Option("--agent", help="Offer the tools of the mesh to the model, which decides on calls.")
     ] = False
 
     def as_options(self) -> Options:

@@ -32,11 +32,7 @@ def request_flags(*names: str) -> Callable[..., MeshOptions]:
 
 
 def _parameter(option: RequestOption) -> Parameter:
-    flag = typer.Option(
-        _flag(option.name),
-        metavar=option.metavar or _METAVARS.get(option.kind),
-        help=_help(option),
-    )
+    flag = typer.Option(_flag(option.name), metavar=option.metavar or _METAVARS.get(option.kind), help=_help(option))
     default = False if option.kind is Kind.FLAG else None
     return Parameter(option.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[_type(option), flag])
 

@@ -17,11 +17,7 @@ if TYPE_CHECKING:
 
 
 @with_options(reach=to_gateway)
-def tools(
-    as_json: options.AsJson = False,
-    *,
-    reach: Reach,
-) -> None:
+def tools(as_json: options.AsJson = False, *, reach: Reach) -> None:
     """List the mesh tools that you may use, with their sources and problems.
 
     Exits with 1 if a tool or a source has a problem.

@@ -70,12 +70,7 @@ def _transcribe(file: Path, language: str | None, words: bool, prompt: str | Non
 
     with reported(as_json), AudioClient(**reach) as client, Progressing(silent=as_json) as show:
         done = client.transcribe(
-            file,
-            language=language,
-            words=words,
-            prompt=prompt,
-            on_recording=show.recording,
-            on_segment=show.segment,
+            file, language=language, words=words, prompt=prompt, on_recording=show.recording, on_segment=show.segment
         )
     print(json.dumps(asdict(done)) if as_json else summary_line(done))
 

@@ -92,8 +92,7 @@ def up(
     *,
     demo: DemoOptions,
     processes: Annotated[
-        bool,
-        typer.Option("--processes", help="One process for each service, also where one is enough."),
+        bool, typer.Option("--processes", help="One process for each service, also where one is enough.")
     ] = False,
     state_dir: options.OwnStateDir = None,
     otlp_endpoint: Annotated[str, typer.Option(metavar="URL", help="Where to send traces, http://host:port.")] = "",

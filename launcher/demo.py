@@ -103,12 +103,7 @@ def public_models() -> DemoModels:
 
 
 def demo_mesh(
-    ports: int | Sequence[int],
-    state_dir: Path,
-    models: DemoModels,
-    *,
-    http_port: int = 0,
-    otlp_endpoint: str = "",
+    ports: int | Sequence[int], state_dir: Path, models: DemoModels, *, http_port: int = 0, otlp_endpoint: str = ""
 ) -> list[ServiceSpec]:
     """The demo's services, the front (the gateway) last.
 

@@ -226,11 +226,7 @@ class ServiceProcess:
 
 
 def _member(spec: ServiceSpec) -> dict[str, object]:
-    return {
-        "name": spec.name,
-        "service": spec.module.removeprefix("services."),
-        "environment": dict(spec.environment),
-    }
+    return {"name": spec.name, "service": spec.module.removeprefix("services."), "environment": dict(spec.environment)}
 
 
 async def check(protocol: Protocol, address: str, timeout_s: float, tls: Tls | None = None) -> str:

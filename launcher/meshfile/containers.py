@@ -82,11 +82,7 @@ def _hosts(text: str) -> Iterator[str]:
 
 
 def _container(
-    file: MeshFile,
-    part: Part,
-    found: Sequence[Part],
-    addresses: Callable[[Part], Sequence[str]],
-    images: str,
+    file: MeshFile, part: Part, found: Sequence[Part], addresses: Callable[[Part], Sequence[str]], images: str
 ) -> Container:
     folders = {name: folder for name, folder in part.folders.items() if name != "TENANTS_FILE"}
     inside = {name: MODELS if name == "MODELS_DIR" else _place(part, folder, found) for name, folder in folders.items()}

@@ -106,10 +106,7 @@ class Model(WithSettings):
     }
 
     folder: ExistingFolder | None = Field(None, description="Folder of a model for vLLM.")
-    catalog: LanguageModel | None = Field(
-        None,
-        description="Name in the catalogue (`hedgerow models list`), for vLLM.",
-    )
+    catalog: LanguageModel | None = Field(None, description="Name in the catalogue (`hedgerow models list`), for vLLM.")
     hub: Annotated[str, Field(pattern=r"^[\w.-]+(/[\w.-]+)?$")] | None = Field(
         None, description="Name on the hub, for vLLM."
     )
@@ -126,24 +123,16 @@ class Model(WithSettings):
         description="`vllm`, `openai`, `anthropic`, or your own as `package.module:function`. Default: `openai` for a "
         "URL, else `vllm`.",
     )
-    serves: Serves = Field(
-        (CHAT,),
-        description="With `url`: `chat`, or some of `embeddings`, `rerank`, `moderations`.",
-    )
+    serves: Serves = Field((CHAT,), description="With `url`: `chat`, or some of `embeddings`, `rerank`, `moderations`.")
     tier: Literal["fast", "balanced", "quality"] = Field(
         "balanced", description="Class; a request for a tier gets the fastest model of it or of a better one."
     )
-    prices: Prices = Field(
-        Prices(),
-        description="Prices. Default: the provider's public ones.",
-    )
+    prices: Prices = Field(Prices(), description="Prices. Default: the provider's public ones.")
     context_tokens: Annotated[int, Field(ge=1)] | None = Field(
-        None,
-        description="Most tokens of prompt and answer. Default: by engine or server.",
+        None, description="Most tokens of prompt and answer. Default: by engine or server."
     )
     max_tokens: Annotated[int, Field(ge=1)] | None = Field(
-        None,
-        description="Most tokens of an answer. Default: the model's own; 512 with the profile `latency`.",
+        None, description="Most tokens of an answer. Default: the model's own; 512 with the profile `latency`."
     )
     sees: bool | None = Field(
         None,
@@ -158,8 +147,7 @@ class Model(WithSettings):
         1, ge=1, le=MOST_REPLICAS, description="Processes that serve it; calls are hedged between them."
     )
     options: Settings = Field(
-        {},
-        description="Settings of the engine (settings.md); for vLLM every field of `AsyncEngineArgs`.",
+        {}, description="Settings of the engine (settings.md); for vLLM every field of `AsyncEngineArgs`."
     )
     settings: Settings = Field({}, description=f"{SERVICE_SETTINGS} `grace_ms`.")
     memory_gib: Annotated[float, Field(ge=0.01, le=4_096)] | None = Field(

@@ -6,13 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Union
 
-from pydantic import (
-    BeforeValidator,
-    Field,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from launcher.catalog import home
 from launcher.mesh import HTTP_OFFSET
@@ -56,8 +50,7 @@ class Gateway(WithSettings):
 
     address: Address = Field("127.0.0.1:50050", description="Address of gRPC, host:port, or a port on loopback.")
     http: AddressOrOff = Field(
-        "",
-        description="Address of HTTP, or `off`. Default: the port of `address` plus 30 on loopback, else none.",
+        "", description="Address of HTTP, or `off`. Default: the port of `address` plus 30 on loopback, else none."
     )
     workers: int = Field(1, ge=1, le=256, description="Processes that share the port.")
     allow_anonymous: bool = Field(False, description="Admit every caller, also beyond loopback.")
@@ -94,28 +87,22 @@ class Cache(WithSettings):
 
     enabled: bool = Field(True, description="Whether there is one.")
     exact: bool | None = Field(
-        None,
-        description="Whether equal questions get the stored answer. Default: by `profile`.",
+        None, description="Whether equal questions get the stored answer. Default: by `profile`."
     )
     semantic: bool | None = Field(None, description="Whether questions in other words get it too. Implies `exact`.")
     scope: Literal["tenant", "user"] | None = Field(
-        None,
-        description="Stored answers for all end users of a tenant (default), or for each.",
+        None, description="Stored answers for all end users of a tenant (default), or for each."
     )
     database: NewFile | None = Field(None, description="SQLite file of the entries. Default: in the state folder.")
     collections: NewFile | None = Field(
         None, description="SQLite file of the collections. Default: in the state folder."
     )
-    redis_url: RedisUrl | None = Field(
-        None,
-        description="[Redis](redis.md) that replicas share. Without a password.",
-    )
+    redis_url: RedisUrl | None = Field(None, description="[Redis](redis.md) that replicas share. Without a password.")
     redis_url_env: VariableName | None = Field(
         None, description="Environment variable with the URL, if it has a password."
     )
     encryption_key_env: VariableName | None = Field(
-        None,
-        description="Environment variable with the key that encrypts entries.",
+        None, description="Environment variable with the key that encrypts entries."
     )
     settings: Settings = Field({}, description=f"{SERVICE_SETTINGS} `similarity_threshold`.")
 
@@ -143,9 +130,7 @@ class Vision(WithSettings):
 
     models: ExistingFolder | None = Field(None, description="Folder of folders, each with a `model.yaml`.")
     catalog: VisionModel | None = Field(
-        None,
-        validate_default=True,
-        description="Name in the catalogue, for example `efficientnet-lite0`.",
+        None, validate_default=True, description="Name in the catalogue, for example `efficientnet-lite0`."
     )
     default: str = Field("", description="Model of requests that name none.")
     settings: Settings = Field({}, description=f"{SERVICE_SETTINGS} `max_pixels`.")
@@ -179,10 +164,7 @@ class Audio(WithSettings):
     elsewhere: ClassVar[Mapping[str, str]] = {"model": "folder, catalog or hub"}
 
     folder: ExistingFolder | None = Field(None, description="Folder of a CTranslate2 Whisper model.")
-    catalog: SpeechModel | None = Field(
-        None,
-        description="Name in the catalogue, for example `whisper-base`.",
-    )
+    catalog: SpeechModel | None = Field(None, description="Name in the catalogue, for example `whisper-base`.")
     hub: Annotated[str, Field(min_length=1)] | None = Field(
         None, validate_default=True, description="Name on the hub, for example `large-v3-turbo`."
     )
@@ -242,8 +224,7 @@ class MeshFile(Section):
         None, description="Instead of `tenants`: a file as HEDGEROW_GATEWAY_TENANTS_FILE."
     )
     profile: Literal["transparent", "latency"] = Field(
-        "transparent",
-        description="Defaults of the mesh (profiles, above).",
+        "transparent", description="Defaults of the mesh (profiles, above)."
     )
     gateway: Annotated[Gateway, _alone("address", str, int, of=Gateway)] = Field(
         Gateway(), description="Addresses and settings of the gateway."

@@ -87,14 +87,12 @@ class Tenant(Section):
         "`summarize`).",
     )
     untranslated: Literal["refuse", "omit"] | None = Field(
-        None,
-        description="Fields that the model's API lacks ([HTTP](http.md#fields-left-out)).",
+        None, description="Fields that the model's API lacks ([HTTP](http.md#fields-left-out))."
     )
     check_forms: bool | None = Field(None, description="Whether answers are checked against their `response_format`.")
     tools: Tools = Field([], description="Mesh tools that it may use, as `source/name`: `collections/search_*`.")
     provider: Permissions = Field(
-        [],
-        description="[Permissions](http.md#what-needs-permission) for what costs more or stores data at a provider.",
+        [], description="[Permissions](http.md#what-needs-permission) for what costs more or stores data at a provider."
     )
     prefix_group: str = Field(
         "", max_length=256, description="Tenants of one group share the prefixes that models have read."

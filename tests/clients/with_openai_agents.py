@@ -6,14 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from agents import (
-    Agent,
-    OpenAIChatCompletionsModel,
-    OpenAIResponsesModel,
-    Runner,
-    function_tool,
-    set_tracing_disabled,
-)
+from agents import Agent, OpenAIChatCompletionsModel, OpenAIResponsesModel, Runner, function_tool, set_tracing_disabled
 from checks import BASE_URL, PICTURE, QUESTION, City, tell
 from openai import AsyncOpenAI
 

@@ -18,12 +18,7 @@ from services.gateway.settings.permissions import is_plain_text
 from services.gateway.upstream.media import AudioBackend, VisionBackend
 
 # Names that may stand in the place of a model's.
-TIERS = {
-    "auto": pb.TIER_UNSPECIFIED,
-    "fast": pb.TIER_FAST,
-    "balanced": pb.TIER_BALANCED,
-    "quality": pb.TIER_QUALITY,
-}
+TIERS = {"auto": pb.TIER_UNSPECIFIED, "fast": pb.TIER_FAST, "balanced": pb.TIER_BALANCED, "quality": pb.TIER_QUALITY}
 _TOKENS_PER_S = 10
 _PCM_BYTES_PER_S, _PACKED_BYTES_PER_S = 32_000, 4_000  # of 16 kHz in a WAV file, and of what is packed as speech is
 Recording = Literal["", "context", "question"]

@@ -18,12 +18,7 @@ from typer.testing import CliRunner
 
 from hedgerow.identities import IDENTITIES
 from hedgerow_cli.app import app
-from launcher.certificate_authority import (
-    ForeignAuthority,
-    make_authority,
-    read_authority,
-    write_authority,
-)
+from launcher.certificate_authority import ForeignAuthority, make_authority, read_authority, write_authority
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 

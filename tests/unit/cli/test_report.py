@@ -61,11 +61,6 @@ def test_programs_read_one_object_with_both_sides_of_the_measurement() -> None:
         "outcome": "overrun",
         "detail": "demo-llm: cut off",
     }
-    assert said["client"] == {
-        "first_token_ms": 80,
-        "per_output_token_ms": 10,
-        "first_sentence_ms": 90,
-        "total_ms": 285,
-    }
+    assert said["client"] == {"first_token_ms": 80, "per_output_token_ms": 10, "first_sentence_ms": 90, "total_ms": 285}
     fields = Answer.__dataclass_fields__.keys() - {"timings", "parsed"}
     assert sorted(said) == sorted([*fields, "client"])

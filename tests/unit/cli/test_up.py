@@ -12,11 +12,7 @@ from hedgerow_cli.app import app
 
 @pytest.mark.parametrize(
     ("option", "instead"),
-    [
-        (["--mesh"], "set `replicas`"),
-        (["--base-port", "6000"], "gateway.address"),
-        (["--model", "a=b"], "models"),
-    ],
+    [(["--mesh"], "set `replicas`"), (["--base-port", "6000"], "gateway.address"), (["--model", "a=b"], "models")],
 )
 def test_an_option_beside_a_mesh_file_is_refused_with_the_key_of_the_file(
     option: list[str], instead: str, monkeypatch: pytest.MonkeyPatch

@@ -22,11 +22,7 @@ ROLES = {
     "assistant": chat_pb2.ROLE_ASSISTANT,
     "tool": chat_pb2.ROLE_TOOL,
 }
-MODES = {
-    "none": chat_pb2.TOOL_MODE_NONE,
-    "auto": chat_pb2.TOOL_MODE_AUTO,
-    "required": chat_pb2.TOOL_MODE_REQUIRED,
-}
+MODES = {"none": chat_pb2.TOOL_MODE_NONE, "auto": chat_pb2.TOOL_MODE_AUTO, "required": chat_pb2.TOOL_MODE_REQUIRED}
 _ASKING = (chat_pb2.ROLE_USER, chat_pb2.ROLE_TOOL)  # roles of a conversation's last message
 _STRUCTURED = ("json", "json_object", "regex", "choice", "grammar")
 _REFUSED = ("functions", "function_call")

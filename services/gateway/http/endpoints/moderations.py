@@ -65,10 +65,7 @@ class _Moderation:
             "flagged": bool(self.rules),
             "categories": {**dict.fromkeys(_OPENAIS, False), **{each: each in self.rules for each in scores}},
             "category_scores": {**dict.fromkeys(_OPENAIS, 0.0), **scores},
-            "category_applied_input_types": {
-                **{each: [] for each in _OPENAIS},
-                **{each: ["text"] for each in scores},
-            },
+            "category_applied_input_types": {**{each: [] for each in _OPENAIS}, **{each: ["text"] for each in scores}},
             "hedgerow": {"rules": {category: dict(found) for category, found in self.rules.items()}},
         }
 

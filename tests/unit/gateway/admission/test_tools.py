@@ -80,10 +80,7 @@ def request(**fields: Any) -> GenerateRequest:
         ({"mesh_tools": [MeshTool(name="a", arguments='{"a":"%s"}' % ("x" * 20_000))]}, "at most 16384 bytes"),
         ({"mesh_tools": [NEWS] * 33}, "at most 32, got 33"),
         ({"mesh_tools": [NEWS], "prefix": "It"}, "none together with prefix"),
-        (
-            {"mesh_tools": [MeshTool(source="kb")], "single_attempt": True},
-            "none offered together with single_attempt",
-        ),
+        ({"mesh_tools": [MeshTool(source="kb")], "single_attempt": True}, "none offered together with single_attempt"),
         ({"tool_limits": ToolLimits(calls=0)}, "tool_limits.calls: at least 1, got 0"),
     ],
 )

@@ -80,8 +80,7 @@ def test_a_refusal_says_when_to_come_back() -> None:
 
 
 @pytest.mark.parametrize(
-    "error",
-    [BudgetTimeout("late"), Faulty("broke"), NotOffered("none"), ProviderRefused("no"), KeyError("secret")],
+    "error", [BudgetTimeout("late"), Faulty("broke"), NotOffered("none"), ProviderRefused("no"), KeyError("secret")]
 )
 def test_errors_that_would_repeat_have_should_retry_false(error: Exception) -> None:
     assert dict(error_response(error).headers())[b"x-should-retry"] == b"false"

@@ -134,10 +134,7 @@ WRONG = [
         "4:11: models.a.tier: it must be 'fast', 'balanced' or 'quality', got 'quick'",
     ),
     ("models:\n  a: {hub: x/y, replicas: two}", "2:27: models.a.replicas: it must be a valid integer, got 'two'"),
-    (
-        "models:\n  a: {hub: x/y, replicas: 65}",
-        "2:27: models.a.replicas: it must be less than or equal to 64, got 65",
-    ),
+    ("models:\n  a: {hub: x/y, replicas: 65}", "2:27: models.a.replicas: it must be less than or equal to 64, got 65"),
     (
         "models:\n  a:\n    hub: x/y\n    prices: {input: -1}",
         "4:21: models.a.prices.input: it must be greater than or equal to 0, got -1",

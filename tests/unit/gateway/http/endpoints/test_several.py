@@ -11,13 +11,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.quota import Allowance
 from services.gateway.errors import refuses_choices
-from services.gateway.http.endpoints.several import (
-    AskedAlone,
-    check_bytes,
-    check_choices,
-    separate,
-    together,
-)
+from services.gateway.http.endpoints.several import AskedAlone, check_bytes, check_choices, separate, together
 from services.gateway.http.fields import parse
 from services.gateway.http.request_options import RequestOptions
 from services.runtime.errors import InvalidInput
