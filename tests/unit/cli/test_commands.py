@@ -58,8 +58,6 @@ def test_the_help_of_a_command_teaches_by_example(command: str) -> None:
         ["up", "--mesh", "--replicas", "0"],
         ["up", "--tls"],
         ["up", "--mesh", "--otlp-endpoint", "http://host:port"],
-        ["up", "mesh.yaml", "--mesh"],
-        ["up", "mesh.yaml", "--base-port", "6000"],
         ["up", "mesh.yaml", "--otlp-endpoint", "http://127.0.0.1:4317"],
         ["init", "--yes", "mesh.yaml"],
         ["init", "--yes", "--model", "openai:", "mesh.yaml"],

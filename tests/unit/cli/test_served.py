@@ -23,7 +23,7 @@ LISTED = [
 ]
 
 
-def served(monkeypatch: pytest.MonkeyPatch, *arguments: str, metrics: bytes = b"") -> str:
+def served(monkeypatch: pytest.MonkeyPatch, *arguments: str, metrics: bytes = b"<html>hedgerow_limit</html>\n") -> str:
     """The output of the command for a gateway that lists these models."""
 
     def page(url: str, *_: object) -> io.BytesIO:

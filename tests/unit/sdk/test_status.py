@@ -1,5 +1,6 @@
 import grpc
 import pytest
+from grpc import StatusCode
 
 from hedgerow import Cancelled, Internal, Unavailable
 from hedgerow._peer import Peer
@@ -11,7 +12,7 @@ PEER = Peer("x:1", None)
 class ScriptedError(grpc.RpcError):
     """Errors of calls whose status has no details of ours."""
 
-    def __init__(self, code: grpc.StatusCode, text: str):
+    def __init__(self, code: StatusCode, text: str):
         self._code, self._text = code, text
 
     def code(self):
@@ -27,9 +28,9 @@ class ScriptedError(grpc.RpcError):
 @pytest.mark.parametrize(
     ("code", "text"),
     [
-        (grpc.StatusCode.UNAVAILABLE, "recvmsg:Connection reset by peer"),
-        (grpc.StatusCode.CANCELLED, ""),  # of a server that stops
-        (grpc.StatusCode.INTERNAL, "Stream removed (RST_STREAM (Received RST_STREAM with error code 2))"),
+        (StatusCode.UNAVAILABLE, "recvmsg:Connection reset by peer"),
+        (StatusCode.CANCELLED, ""),  # of a server that stops
+        (StatusCode.INTERNAL, "Stream removed (RST_STREAM (Received RST_STREAM with error code 2))"),
     ],
 )
 def test_an_answer_that_is_cut_off_on_its_way_is_a_lost_connection_also_through_a_proxy(code, text):
@@ -41,9 +42,9 @@ def test_an_answer_that_is_cut_off_on_its_way_is_a_lost_connection_also_through_
 @pytest.mark.parametrize(
     ("code", "text", "kind"),
     [
-        (grpc.StatusCode.CANCELLED, "Locally cancelled by application!", Cancelled),
-        (grpc.StatusCode.CANCELLED, "Stream removed (Channel closed!)", Cancelled),
-        (grpc.StatusCode.INTERNAL, "oh", Internal),
+        (StatusCode.CANCELLED, "Locally cancelled by application!", Cancelled),
+        (StatusCode.CANCELLED, "Stream removed (Channel closed!)", Cancelled),
+        (StatusCode.INTERNAL, "oh", Internal),
     ],
 )
 def test_a_call_that_is_cancelled_here_and_a_bug_are_no_lost_connections(code, text, kind):
@@ -53,22 +54,22 @@ def test_a_call_that_is_cancelled_here_and_a_bug_are_no_lost_connections(code, t
 @pytest.mark.parametrize(
     ("target", "code", "text", "message"),
     [
-        ("x:1", grpc.StatusCode.UNAVAILABLE, "errors resolving x:1", "no gateway at x:1: this name cannot be resolved"),
+        ("x:1", StatusCode.UNAVAILABLE, "errors resolving x:1", "no gateway at x:1: this name cannot be resolved"),
         (
             "x",
-            grpc.StatusCode.UNAVAILABLE,
+            StatusCode.UNAVAILABLE,
             "failed to connect to all addresses",
             "no gateway at x, port 443: the target names no port",
         ),
         (
             "x:1",
-            grpc.StatusCode.UNAVAILABLE,
+            StatusCode.UNAVAILABLE,
             "failed to connect to all addresses; Tls handshake failed: WRONG_VERSION_NUMBER",
             "no connection to the gateway at x:1: the port speaks no TLS",
         ),
         (
             "x:1",
-            grpc.StatusCode.UNIMPLEMENTED,
+            StatusCode.UNIMPLEMENTED,
             "Method not found!",
             "the server at x:1 is no gateway, or an older one: Method not found!",
         ),

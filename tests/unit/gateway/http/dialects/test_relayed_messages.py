@@ -99,16 +99,11 @@ def test_blocks_of_a_provider_that_are_open_stop_where_the_gateway_ends_the_answ
             data += writer.chunk(pb.Event(delta=pb.TextDelta(text="b")))
         data += writer.end(pb.Final(text="ab", finish_reason=chat_pb2.FINISH_REASON_BUDGET))
         written = [json.loads(line[6:]) for line in data.splitlines() if line.startswith(b"data: ")]
-        more = [("content_block_start", 1), ("content_block_delta", 1), ("content_block_stop", 1)] if goes_on else []
-        assert [(each["type"], each.get("index")) for each in written] == [
-            ("message_start", None),
-            ("content_block_start", 0),
-            ("content_block_delta", 0),
-            ("content_block_stop", 0),
-            *more,
-            ("message_delta", None),
-            ("message_stop", None),
-        ]
+        more = ["content_block_start 1", "content_block_delta 1", "content_block_stop 1"] if goes_on else []
+        assert [f"{each['type']} {each.get('index', '')}".rstrip() for each in written] == [
+            "message_start", "content_block_start 0", "content_block_delta 0", "content_block_stop 0", *more,
+            "message_delta", "message_stop",
+        ]  # fmt: skip
 
 
 def test_a_text_of_another_api_has_an_empty_list_of_citations_because_the_ai_sdk_refuses_null() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
+from hedgerow.cache.v1 import cache_pb2
 from services.gateway.admission.control import AdmissionControl
 from services.gateway.admission.identity import Tenant
 from services.gateway.config import GatewaySettings
@@ -15,6 +18,7 @@ from services.gateway.http.errors import ErrorResponse
 from services.gateway.http.server.endpoint import Endpoint, Serve
 from services.gateway.http.server.exchange import Exchange
 from services.gateway.policies.work_shares import WorkShares
+from services.runtime.errors import ServiceError
 from tests.unit.gateway.answer.scene import EVERYTHING
 from tests.unit.gateway.http.wire import Wire
 from tests.waiting import until
@@ -43,6 +47,27 @@ class Bills(AdmissionControl):
     async def hold(self, tenant: Any, trace_id: str, within_s: float, claim: Any, tokens: int = 0) -> Any:
         self.made.append(Bill(tokens))
         return self.made[-1]
+
+
+class EmbeddingCache:
+    """Embeds after some seconds, 256 texts at a time, or says what is wrong. Keeps the requests."""
+
+    VECTORS: Mapping[str, tuple[float, float]] = {
+        "fruit": (1.0, 0.0), "pear": (0.8, 0.6), "apple": (0.96, 0.28), "stone": (-1.0, 0.0)
+    }  # fmt: skip
+
+    def __init__(self, *script: float | ServiceError):
+        self.script, self.asked = script, list[cache_pb2.EmbedRequest]()
+
+    async def embed(self, request: cache_pb2.EmbedRequest, *_: Any) -> cache_pb2.EmbedResponse:
+        self.asked.append(request)
+        assert 1 <= len(request.texts) <= 256
+        for each in self.script:
+            if isinstance(each, ServiceError):
+                raise each
+            await asyncio.sleep(each)
+        vectors = [cache_pb2.Embedding(values=self.VECTORS.get(text, (0.0, 1.0))) for text in request.texts]
+        return cache_pb2.EmbedResponse(model="mini", embeddings=vectors)
 
 
 def admission(bills: Bills | None = None) -> EndpointAdmission:

@@ -22,8 +22,7 @@ from services.runtime.policy.waiting_bytes import WaitingBytes
 from services.runtime.routing import Model
 from tests.clock import loop_clock
 from tests.unit.gateway.answer.scene import EVERYTHING
-from tests.unit.gateway.http.endpoints.calling import Bills, asked, wire
-from tests.unit.gateway.http.endpoints.test_endpoint_admission import ScriptedCache
+from tests.unit.gateway.http.endpoints.calling import Bills, EmbeddingCache, asked, wire
 from tests.unit.gateway.http.wire import Wire
 from tests.unit.gateway.scripted import ScriptedLlm, ScriptedRoutes, Step, fleet
 from tests.waiting import until
@@ -81,7 +80,7 @@ class Gateway:
         admission = EndpointAdmission(self.settings, self.bills)
         routes = Routes(SETTINGS.llm_addresses, expected=False, never=SERVES)
         routes._take_rows([priced("embed")])
-        embedding = Embedding(admission, ScriptedCache() if self.own else None)
+        embedding = Embedding(admission, EmbeddingCache() if self.own else None)
         own: Mapping[Method, Own] = {"embeddings": embedding.embed, "rerank": embedding.rerank}
         providers = Providers(admission, llms, make_stack(llms, lambda _: None), routes, self.answers)
         moderates = method == "moderations"

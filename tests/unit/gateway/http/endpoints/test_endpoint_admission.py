@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from hedgerow.audio.v1 import audio_pb2
-from hedgerow.cache.v1 import cache_pb2
 from services.gateway.errors import Unfinished
 from services.gateway.http.endpoints.embedding import Embedding
 from services.gateway.http.endpoints.endpoint_admission import Admitted, EndpointAdmission
@@ -27,7 +26,7 @@ from services.gateway.upstream.replica import make_breaker
 from services.runtime.errors import Exhausted, ServiceError, TooLate, Unavailable
 from tests.clock import loop_clock
 from tests.unit.gateway.answer.scene import EVERYTHING
-from tests.unit.gateway.http.endpoints.calling import Bill, Bills, admission, asked, wire
+from tests.unit.gateway.http.endpoints.calling import Bill, Bills, EmbeddingCache, admission, asked, wire
 from tests.waiting import until
 
 pytestmark = pytest.mark.paused
@@ -51,22 +50,6 @@ class ScriptedAudio:
                 await asyncio.sleep(each)
             else:
                 yield each
-
-
-class ScriptedCache:
-    """Embeds after some seconds, or says what is wrong."""
-
-    def __init__(self, *script: float | ServiceError):
-        self.script = script
-
-    async def embed(self, request: cache_pb2.EmbedRequest, *_: Any) -> cache_pb2.EmbedResponse:
-        for each in self.script:
-            if isinstance(each, ServiceError):
-                raise each
-            await asyncio.sleep(each)
-        return cache_pb2.EmbedResponse(
-            model="e", embeddings=[cache_pb2.Embedding(values=[1, 0]) for _ in request.texts]
-        )
 
 
 def audio_backend(*script: Said) -> AudioBackend:
@@ -168,7 +151,7 @@ async def charged(serve: Callable[[EndpointAdmission], Serve], request: bytes, *
 
 
 def embedding(*script: float | ServiceError) -> Callable[[EndpointAdmission], Serve]:
-    return lambda admission: Embedding(admission, ScriptedCache(*script)).embed
+    return lambda admission: Embedding(admission, EmbeddingCache(*script)).embed
 
 
 def transcribing(*script: Said) -> Callable[[EndpointAdmission], Serve]:

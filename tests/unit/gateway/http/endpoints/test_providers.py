@@ -45,12 +45,12 @@ async def test_without_a_count_of_the_provider_the_size_of_the_body_is_charged()
     ("method", "named", "by", "own"),
     [
         ("embeddings", "embed", "embed", True),
-        ("embeddings", "auto", "e", True),
-        ("embeddings", None, "e", True),
-        ("embeddings", "e", "e", True),
+        ("embeddings", "auto", "mini", True),
+        ("embeddings", None, "mini", True),
+        ("embeddings", "mini", "mini", True),
         ("embeddings", None, "embed", False),  # the first model
         ("rerank", "embed", "embed", True),
-        ("rerank", "cosine/e", "cosine/e", True),
+        ("rerank", "cosine/mini", "cosine/mini", True),
         ("moderations", "judge", "judge", True),
         ("moderations", "hedgerow-guard", "hedgerow-guard", True),
         ("moderations", None, "hedgerow-guard", True),
@@ -75,10 +75,10 @@ async def test_a_rerank_of_text_embeddings_inference_names_no_model_and_goes_to_
 @pytest.mark.parametrize(
     ("method", "named", "own", "known"),
     [
-        ("embeddings", "gpt-x", True, "one of embed, e, auto, default"),
+        ("embeddings", "gpt-x", True, "one of embed, mini, auto, default"),
         ("embeddings", "gpt-x", False, "one of embed, auto, default"),
-        ("embeddings", "chat", True, "one of embed, e, auto, default"),
-        ("embeddings", "judge", True, "one of embed, e, auto, default"),
+        ("embeddings", "chat", True, "one of embed, mini, auto, default"),
+        ("embeddings", "judge", True, "one of embed, mini, auto, default"),
         ("moderations", "embed", True, "one of judge, hedgerow-guard, auto, default"),
     ],
 )

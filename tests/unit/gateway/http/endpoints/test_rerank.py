@@ -12,38 +12,23 @@ from hedgerow.cache.v1 import cache_pb2
 from services.gateway.http.endpoints import embedding
 from services.gateway.http.endpoints.embedding import Embedding
 from services.runtime.aside import LARGE_BYTES, MEDIUM_BYTES
-from services.runtime.errors import InvalidInput, NotSupported, ServiceError, Unavailable
+from services.runtime.errors import InvalidInput, NotSupported, Unavailable
 from tests.unit.gateway.answer.scene import EVERYTHING
-from tests.unit.gateway.http.endpoints.calling import SETTINGS, Bills, admission, replied
+from tests.unit.gateway.http.endpoints.calling import SETTINGS, Bills, EmbeddingCache, admission, replied
 
 pytestmark = pytest.mark.paused
 
-VECTORS = {"fruit": (1.0, 0.0), "pear": (0.8, 0.6), "apple": (0.96, 0.28), "stone": (-1.0, 0.0)}
 
-
-class Cache:
-    """Embeds by the script, 256 texts at a time, and keeps the requests."""
-
-    def __init__(self, problem: ServiceError | None = None):
-        self.problem, self.asked = problem, list[cache_pb2.EmbedRequest]()
-
-    async def embed(self, request: cache_pb2.EmbedRequest, *_: Any) -> cache_pb2.EmbedResponse:
-        self.asked.append(request)
-        assert 1 <= len(request.texts) <= 256
-        if self.problem:
-            raise self.problem
-        vectors = [cache_pb2.Embedding(values=VECTORS.get(text, (0.0, 1.0))) for text in request.texts]
-        return cache_pb2.EmbedResponse(model="mini", embeddings=vectors)
-
-
-async def reranked(cache: Cache, bills: Bills | None = None, **body: Any) -> tuple[int, Any]:
+async def reranked(cache: EmbeddingCache, bills: Bills | None = None, **body: Any) -> tuple[int, Any]:
     return await replied(Embedding(admission(bills or Bills()), cache).rerank, **body)
 
 
 async def test_the_nearest_come_first_and_the_model_says_that_it_is_a_cosine() -> None:
-    status, answer = await reranked(Cache(), query="fruit", documents=["stone", "pear"])
+    status, answer = await reranked(EmbeddingCache(), query="fruit", documents=["stone", "pear"])
     assert (status, answer["model"]) == (200, "cosine/mini")
-    _, answer = await reranked(Cache(), query="fruit", documents=["stone", "pear", "apple"], return_documents=True)
+    _, answer = await reranked(
+        EmbeddingCache(), query="fruit", documents=["stone", "pear", "apple"], return_documents=True
+    )
     assert [(each["index"], each["document"]["text"]) for each in answer["results"]] == [
         (2, "apple"),
         (1, "pear"),
@@ -59,7 +44,9 @@ async def test_vectors_are_written_a_few_at_a_time(monkeypatch: pytest.MonkeyPat
         turns.append(tenant)
 
     monkeypatch.setattr(embedding, "give_way", give_way)
-    status, answer = await replied(Embedding(admission(Bills()), Cache()).embed, input=["fruit"] * 255 + ["stone"])
+    status, answer = await replied(
+        Embedding(admission(Bills()), EmbeddingCache()).embed, input=["fruit"] * 255 + ["stone"]
+    )
     assert (status, answer["model"], answer["usage"]) == (200, "mini", {"prompt_tokens": 320, "total_tokens": 320})
     assert [each["index"] for each in answer["data"]] == list(range(256))
     assert [answer["data"][index]["embedding"] for index in (0, 255)] == [[1, 0], [-1, 0]]
@@ -77,7 +64,7 @@ async def test_long_documents_are_written_beside_the_event_loop(monkeypatch: pyt
     roomy = replace(admission(Bills()), settings=SETTINGS.model_copy(update={"max_content_bytes": 2_000_000}))
     documents = ["x" * 400_000] * 3
     for shown in (False, True):
-        serve = Embedding(roomy, Cache()).rerank
+        serve = Embedding(roomy, EmbeddingCache()).rerank
         _, answer = await replied(serve, query="fruit", documents=documents, return_documents=shown)
         assert [each.get("document") for each in answer["results"]] == [{"text": documents[0]} if shown else None] * 3
     assert sizes[0] < MEDIUM_BYTES < LARGE_BYTES < sizes[1]
@@ -85,13 +72,13 @@ async def test_long_documents_are_written_beside_the_event_loop(monkeypatch: pyt
 
 async def test_documents_may_be_objects_and_only_the_best_may_be_asked_for() -> None:
     documents = [{"text": "stone"}, "apple", {"text": "pear"}]
-    _, answer = await reranked(Cache(), query="fruit", documents=documents, top_n=2, model="cosine/mini")
+    _, answer = await reranked(EmbeddingCache(), query="fruit", documents=documents, top_n=2, model="cosine/mini")
     assert [each["index"] for each in answer["results"]] == [1, 2]
     assert "document" not in answer["results"][0]
 
 
 async def test_a_thousand_documents_are_embedded_in_parts_for_their_tenant() -> None:
-    cache, bills = Cache(), Bills()
+    cache, bills = EmbeddingCache(), Bills()
     status, answer = await reranked(cache, bills, query="fruit", documents=["x" * 40] * 999 + ["apple"])
     assert (status, answer["results"][0]["index"], len(answer["results"])) == (200, 999, 1_000)
     assert [len(each.texts) for each in cache.asked] == [256, 256, 256, 233]
@@ -101,11 +88,11 @@ async def test_a_thousand_documents_are_embedded_in_parts_for_their_tenant() -> 
 
 async def test_a_cache_that_is_away_costs_nothing() -> None:
     bills = Bills()
-    status, _ = await reranked(Cache(Unavailable("gone")), bills, query="fruit", documents=["x" * 400])
+    status, _ = await reranked(EmbeddingCache(Unavailable("gone")), bills, query="fruit", documents=["x" * 400])
     assert (status, bills.made[0].cost) == (503, 0)
 
 
-class LimitedCache(Cache):
+class LimitedCache(EmbeddingCache):
     """Refuses a text that is too long, by its place in the request."""
 
     async def embed(self, request: cache_pb2.EmbedRequest, *_: Any) -> cache_pb2.EmbedResponse:
@@ -149,14 +136,14 @@ async def test_a_text_that_is_too_long_has_the_callers_name(
     ],
 )
 async def test_limits_and_models_are_named(body: dict[str, Any], status: int, param: str, limit: str) -> None:
-    answered, answer = await reranked(Cache(), **body)
+    answered, answer = await reranked(EmbeddingCache(), **body)
     assert (answered, answer["error"]["param"]) == (status, param)
     assert limit in answer["error"]["message"]
 
 
 @pytest.mark.parametrize(("model", "status"), [("else", 404), ("auto", 501)])
 async def test_without_an_embedder_a_name_is_unknown_and_the_rest_is_not_supported(model: str, status: int) -> None:
-    cache = Cache(NotSupported("pip install 'hedgerow[cache,embedder]'"))
+    cache = EmbeddingCache(NotSupported("pip install 'hedgerow[cache,embedder]'"))
     for got, answer in (
         await reranked(cache, model=model, query="fruit", documents=["pear"]),
         await replied(Embedding(admission(Bills()), cache).embed, model=model, input="fruit"),
