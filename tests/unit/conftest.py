@@ -7,6 +7,7 @@ import asyncio
 import gc
 import inspect
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
@@ -19,6 +20,7 @@ _ENGINES = {"onnxruntime", "sentence_transformers", "tensorrt", "torch", "transf
 _PROCESSES = {"os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "subprocess.Popen"}
 _LOOPBACK = ("127.", "::1", "localhost")
 _FULL_COLLECTIONS_EVERY = 1_000  # collections of the middle generation, of which each asynchronous test makes one
+Beside = Callable[[Any, str], list[bool]]
 _watched: bool | None = None  # None: the audit hook, which cannot be taken back, is not there yet
 
 
@@ -58,6 +60,23 @@ def _tidy(request: pytest.FixtureRequest) -> None:
 async def _nothing_left() -> AsyncIterator[None]:
     async with nothing_left():
         yield
+
+
+@pytest.fixture
+def beside(monkeypatch: pytest.MonkeyPatch) -> Beside:
+    """Makes a function note whether each of its calls is on another thread than the event loop's."""
+
+    def note(owner: Any, name: str) -> list[bool]:
+        made, noted = getattr(owner, name), list[bool]()
+
+        def call(*given: Any, **named: Any) -> Any:
+            noted.append(threading.current_thread() is not threading.main_thread())
+            return made(*given, **named)
+
+        monkeypatch.setattr(owner, name, call)
+        return noted
+
+    return note
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:

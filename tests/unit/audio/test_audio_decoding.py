@@ -16,15 +16,7 @@ from services.audio.audio_formats import FORMATS
 from services.audio.recordings import RecordingDecoder, gathered
 from services.runtime.errors import InvalidInput
 from tests.examples import examples
-from tests.unit.audio.sounds import (
-    encoded,
-    hours_of_silence,
-    is_tone,
-    muxed,
-    tone,
-    wav_claiming,
-    written,
-)
+from tests.unit.audio.sounds import encoded, hours_of_silence, is_tone, muxed, tone, wav_claiming, written
 
 LIMITS = RecordingLimits(max_duration_s=60, max_pcm_bytes=64 * 1024 * 1024)
 CORPUS = {

@@ -69,11 +69,7 @@ async def test_a_refused_neighbour_does_not_hide_the_right_one(open_cache: OpenC
 
 
 @pytest.mark.parametrize(
-    "other",
-    [
-        identity(REWORDED.asked, tenant="globex"),
-        identity(REWORDED.asked, attachments=["sha256:1"]),
-    ],
+    "other", [identity(REWORDED.asked, tenant="globex"), identity(REWORDED.asked, attachments=["sha256:1"])]
 )
 async def test_semantic_hits_stay_within_their_partition(open_cache: OpenCache, other: KeyedQuestion) -> None:
     bench = open_cache()
@@ -110,9 +106,7 @@ async def test_an_expired_entry_is_neither_an_exact_nor_a_semantic_hit(open_cach
     assert bench.answers.stats.expirations == 1
 
 
-async def test_an_expired_answer_comes_with_the_miss_of_its_exact_question_alone(
-    open_cache: OpenCache,
-) -> None:
+async def test_an_expired_answer_comes_with_the_miss_of_its_exact_question_alone(open_cache: OpenCache) -> None:
     bench = open_cache(stale_ms=50)
     await store(bench, CAPITAL, ttl_ms=100)
     bench.clock.ms += 100
@@ -129,9 +123,7 @@ async def test_an_expired_answer_comes_with_the_miss_of_its_exact_question_alone
     assert (bench.answers.stats.exact_hits, bench.answers.stats.semantic_hits) == (0, 0)
 
 
-async def test_an_expired_answer_is_a_hit_within_the_stale_time_and_nothing_is_compared(
-    open_cache: OpenCache,
-) -> None:
+async def test_an_expired_answer_is_a_hit_within_the_stale_time_and_nothing_is_compared(open_cache: OpenCache) -> None:
     bench = open_cache(stale_ms=500)
     await store(bench, CAPITAL, ttl_ms=100)
     good = await bench.answers.lookup(CAPITAL, 0.8, NEVER, stale_within_ms=50)

@@ -23,15 +23,6 @@ def test_an_entry_counts_as_what_it_takes_in_memory() -> None:
     assert large.size > small.size + 11_000
 
 
-def test_an_entry_that_was_replaced_does_not_expire_at_its_old_time() -> None:
-    entries = Entries(10, 10**6)
-    entries.put(entry("a", expires_at_ms=100))
-    entries.pop("a")
-    entries.put(entry("a", expires_at_ms=200))
-    assert entries.expire(now_ms=150) == ([], [])
-    assert keys(entries.expire(now_ms=200)) == (["a"], ["a"])
-
-
 def test_an_entry_lapses_once_is_kept_a_while_as_stale_and_leaves() -> None:
     entries = Entries(10, 10**6, stale_ms=50)
     entries.put(entry("a", expires_at_ms=100))

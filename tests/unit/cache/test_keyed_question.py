@@ -251,16 +251,3 @@ def test_keys_are_the_same_in_every_release() -> None:
         if field.number > chat_pb2.Sampling.SEED_FIELD_NUMBER:  # came later
             sampling.ClearField(field.name)
     assert keyed(question).key == "8bd075f625edcec7d60c12ca949c70047025508ee5dcd9a1165802149baa28dc"
-
-
-def test_forms_that_differ_in_a_choice_or_a_grammar_share_no_entry_and_no_partition() -> None:
-    forms = [
-        chat_pb2.ResponseFormat(),
-        chat_pb2.ResponseFormat(choice=chat_pb2.Choice(values=["yes", "no"])),
-        chat_pb2.ResponseFormat(choice=chat_pb2.Choice(values=["yesno"])),
-        chat_pb2.ResponseFormat(grammar="yesno"),
-        chat_pb2.ResponseFormat(regex="yesno"),
-    ]
-    message = chat_pb2.Message(role=chat_pb2.ROLE_USER, content="Is it?")
-    made = [keyed(cache_pb2.Question(tenant="a", messages=[message], response_format=form)) for form in forms]
-    assert len({each.key for each in made}) == len({each.partition for each in made}) == len(forms)

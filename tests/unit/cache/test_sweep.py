@@ -128,9 +128,7 @@ async def test_removals_of_callers_that_left_count_while_they_wait_for_the_disk(
     await store.close()
 
 
-async def test_samples_are_written_once_and_later_ones_with_the_next_write(
-    held: Memory,
-) -> None:
+async def test_samples_are_written_once_and_later_ones_with_the_next_write(held: Memory) -> None:
     file = Recording()
     store = made(held, file)
     await store.load()

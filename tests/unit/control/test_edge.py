@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from envoy.extensions.access_loggers.stream.v3.stream_pb2 import StdoutAccessLog
 from envoy.extensions.filters.network.connection_limit.v3.connection_limit_pb2 import ConnectionLimit
 from envoy.extensions.http.early_header_mutation.header_mutation.v3.header_mutation_pb2 import HeaderMutation
 from envoy.extensions.transport_sockets.tls.v3.tls_pb2 import DownstreamTlsContext
@@ -18,13 +19,7 @@ from tests.unit.control.edges import calls, connections, listener, routes, topol
 
 def access_log(**edge: Any) -> dict[str, str]:
     (log,) = connections(**edge).access_log
-    return MessageToDict(unpacked(log.typed_config, _stdout()))["logFormat"]["jsonFormat"]
-
-
-def _stdout() -> Any:
-    from envoy.extensions.access_loggers.stream.v3.stream_pb2 import StdoutAccessLog
-
-    return StdoutAccessLog()
+    return MessageToDict(unpacked(log.typed_config, StdoutAccessLog()))["logFormat"]["jsonFormat"]
 
 
 def test_the_listener_listens_where_the_topology_says_and_asks_for_its_routes() -> None:

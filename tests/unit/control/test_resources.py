@@ -197,9 +197,7 @@ def test_no_failure_makes_an_outlier_where_the_topology_says_never():
     assert cluster(text, "gateway").outlier_detection.enforcing_failure_percentage.value == 0
 
 
-def test_envoys_clusters_have_http2_pings_locality_weights_and_a_panic_threshold(
-    monkeypatch: pytest.MonkeyPatch,
-):
+def test_envoys_clusters_have_http2_pings_locality_weights_and_a_panic_threshold(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv(PING_TIMEOUT_VARIABLE)
     made = cluster(MESH, "gateway", Kind.ENVOY)
     options = HttpProtocolOptions()

@@ -56,7 +56,7 @@ STREAMED: Mapping[str, Reader] = {
     "server-sent events": _events,
 }
 GATHERED: Mapping[str, Reader] = {
-    "turns of a user": lambda pieces: as_text(tuple(Message("user", each) for each in pieces), (), takes_system=True),
+    "turns of a user": lambda pieces: as_text(tuple(Message("user", each) for each in pieces), (), takes_system=True)
 }
 PLAIN: Mapping[str, str] = {
     "calls in a list": '[{"name": "search", "parameters": {"q": "hedges"}}]',

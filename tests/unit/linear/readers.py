@@ -50,11 +50,7 @@ WHOLE: Mapping[str, Reader] = {
     **of_models.WHOLE,
 }
 # These are given a text in pieces of 1, 4 and 64 characters, too.
-STREAMED: Mapping[str, Reader] = {
-    "sentences": _sentences,
-    **of_gateway.STREAMED,
-    **of_models.STREAMED,
-}
+STREAMED: Mapping[str, Reader] = {"sentences": _sentences, **of_gateway.STREAMED, **of_models.STREAMED}
 GATHERED: Mapping[str, Reader] = {**of_answers.GATHERED, **of_models.GATHERED}
 READERS: Mapping[str, Reader] = {**WHOLE, **STREAMED, **GATHERED}
 # A text that a reader takes as it should be, where that is more than a few sentences.

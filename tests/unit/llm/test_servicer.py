@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -15,6 +14,7 @@ from opentelemetry.trace import INVALID_SPAN
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from services.llm import __main__ as service
+from services.llm import servicer as servicer_module
 from services.llm.config import LlmSettings
 from services.llm.engine import (
     Chunk,
@@ -41,6 +41,7 @@ from services.llm.translate import to_request, to_response
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, NotSupported
 from services.runtime.rpc.boundary import Call
+from tests.unit.conftest import Beside
 
 HI = chat_pb2.Message(role=chat_pb2.ROLE_USER, content="Hi.")
 CALL = Call((), Deadline.never(), INVALID_SPAN)
@@ -221,21 +222,15 @@ async def test_cached_tokens_are_reported_only_where_they_cannot_be_other_tenant
 
 @pytest.mark.parametrize(("messages", "schemas", "large"), [(10, 1, False), (2_000, 1, True), (10, 10, True)])
 async def test_a_conversation_of_many_messages_or_large_tools_is_translated_beside_the_event_loop(
-    monkeypatch: pytest.MonkeyPatch, messages: int, schemas: int, large: bool
+    beside: Beside, messages: int, schemas: int, large: bool
 ) -> None:
-    threads = list[int]()
-
-    def translated(request: llm_pb2.GenerateRequest, tenant: str) -> Request:
-        threads.append(threading.get_ident())
-        return to_request(request, tenant)
-
-    monkeypatch.setattr("services.llm.servicer.to_request", translated)
+    translated = beside(servicer_module, "to_request")
     schema = json.dumps({"title": "t" * 7_000})
     tools = [chat_pb2.Tool(name=f"tool_{number}", parameters=schema) for number in range(schemas)]
     asked = llm_pb2.GenerateRequest(messages=[HI] * messages, tools=tools)
     servicer = LLMServicer(_Caching(False, frozenset({Feature.TOOLS})))  # type: ignore[arg-type]
     assert [reply.text async for reply in servicer.Generate(asked, CALL)] == ["Hi."]
-    assert (threads != [threading.get_ident()]) is large
+    assert translated == [large]
 
 
 class _Caching:

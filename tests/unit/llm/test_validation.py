@@ -81,10 +81,7 @@ def asked(*messages: Message, **fields: Any) -> Request:
         (asked(sampling=Sampling(presence_penalty=2.5)), "sampling.presence_penalty: -2 to 2, got 2.5"),
         (asked(sampling=Sampling(frequency_penalty=-3)), "sampling.frequency_penalty: -2 to 2, got -3"),
         (asked(sampling=Sampling(top_logprobs=21)), "sampling.top_logprobs: 0 to 20, got 21"),
-        (
-            asked(sampling=Sampling(logit_bias=((1, 0.0), (1, 1.0)))),
-            "sampling.logit_bias[1].token: each once, got 1",
-        ),
+        (asked(sampling=Sampling(logit_bias=((1, 0.0), (1, 1.0)))), "sampling.logit_bias[1].token: each once, got 1"),
         (asked(sampling=Sampling(logit_bias=((1, 101.0),))), "sampling.logit_bias[0].bias: -100 to 100, got 101.0"),
         (asked(sampling=Sampling(logit_bias=((-1, 1.0),))), "sampling.logit_bias[0].token: 0 or more, got -1"),
         (asked(sampling=Sampling(top_k=-2)), "sampling.top_k: 1 to 1000000, or 0 or -1 for all tokens, got -2"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +27,11 @@ MODEL = {
 
 
 @pytest.fixture(autouse=True)
-def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+def environment(environment: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """An environment with only the variables that services need."""
-    for name in os.environ:
-        if name.startswith("HEDGEROW_"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv(f"{GATEWAY}LLM_ADDRESSES", json.dumps(LLMS))
-    monkeypatch.setenv("HEDGEROW_AUDIO_MODEL", "demo-whisper")
-    return monkeypatch
+    environment.setenv(f"{GATEWAY}LLM_ADDRESSES", json.dumps(LLMS))
+    environment.setenv("HEDGEROW_AUDIO_MODEL", "demo-whisper")
+    return environment
 
 
 def explained(service: str, **options: Any) -> dict[str, SettingRow]:

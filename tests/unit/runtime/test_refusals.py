@@ -23,14 +23,7 @@ NO_MODEL = "python -m services.audio: model: Field required"
 LLMS = {"HEDGEROW_GATEWAY_LLM_ADDRESSES": '{"small": "127.0.0.1:1"}'}
 Patch = pytest.MonkeyPatch
 
-
-@pytest.fixture(autouse=True)
-def environment(monkeypatch: Patch) -> Patch:
-    """An environment without our variables."""
-    for name in os.environ:
-        if name.startswith("HEDGEROW_"):
-            monkeypatch.delenv(name)
-    return monkeypatch
+pytestmark = pytest.mark.usefixtures("environment")
 
 
 def test_each_service_reports_its_own_refusals_in_the_words_of_its_start() -> None:

@@ -75,8 +75,7 @@ def test_a_mistake_is_named_with_its_file_field_and_value(
 
 
 @pytest.mark.parametrize(
-    "content",
-    [b"file: [", b"made: 2026-02-30\n", b"[" * 500, b"file: \xed\xa0\x80", b"\xff\xfe", b"[1, 2]", b""],
+    "content", [b"file: [", b"made: 2026-02-30\n", b"[" * 500, b"file: \xed\xa0\x80", b"\xff\xfe", b"[1, 2]", b""]
 )
 def test_an_invalid_manifest_is_refused_with_its_file(tmp_path: Path, content: bytes) -> None:
     (folder(tmp_path) / "model.yaml").write_bytes(content)

@@ -193,24 +193,17 @@ async def test_more_than_the_model_may_have_in_hand_is_refused_whole_with_a_time
     assert len(await compute(target, *(ready() for _ in range(4)))) == 4
 
 
-async def test_a_late_request_never_reaches_the_engine(engine: FakeEngine, make: Make) -> None:
+@pytest.mark.parametrize(("left_s", "ends_as"), [(0.01, TooLate), (60.0, asyncio.CancelledError)])
+async def test_a_late_or_cancelled_request_never_reaches_the_engine(
+    engine: FakeEngine, make: Make, left_s: float, ends_as: type[BaseException]
+) -> None:
     target = make()
     running = await occupied(engine, target, ready())
-    with pytest.raises(TooLate):
-        await compute(target, ready(), ready(), deadline=Deadline.after(0.01))
-    engine.gate.set()
-    await running
-    await compute(target, ready())
-    assert engine.sizes == [1, 1]
-
-
-async def test_a_cancelled_request_never_reaches_the_engine(engine: FakeEngine, make: Make) -> None:
-    target = make()
-    running = await occupied(engine, target, ready())
-    given_up = asyncio.ensure_future(compute(target, ready(), ready()))
+    given_up = asyncio.ensure_future(compute(target, ready(), ready(), deadline=Deadline.after(left_s)))
     await asyncio.sleep(0)
-    given_up.cancel()
-    with pytest.raises(asyncio.CancelledError):
+    if ends_as is asyncio.CancelledError:
+        given_up.cancel()
+    with pytest.raises(ends_as):
         await given_up
     engine.gate.set()
     await running

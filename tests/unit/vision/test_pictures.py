@@ -181,10 +181,7 @@ async def test_a_refusal_names_the_image_the_limit_and_the_value(pictures: Pictu
     for data, message in (
         (b"", r"images\[3\]: a PNG, JPEG, WebP, GIF or AVIF, got 0 bytes that begin with nothing"),
         (b"x" * 100_001, r"images\[3\]: at most 100000 bytes, got 100001 bytes"),
-        (
-            png(1_001, 1_000, zlib.compress(b"\0" * 3_004_000)),
-            r"at most 1000000 pixels, 65535 to a side, got 1001x",
-        ),
+        (png(1_001, 1_000, zlib.compress(b"\0" * 3_004_000)), r"at most 1000000 pixels, 65535 to a side, got 1001x"),
         (encoded(gradient(), "JPEG")[:-20], r"images\[3\]: a whole JPEG, got one that is cut short after \d+ bytes"),
     ):
         with pytest.raises(ImageRefused, match=message) as refusal:

@@ -112,10 +112,7 @@ async def test_a_vector_without_a_direction_is_a_failure_of_the_engine(servicer:
             vision_pb2.ClassifyRequest(images=images(RED, b"no pic")),
             r"images\[1\]: a PNG, JPEG, WebP, GIF or AVIF, got 6 bytes",
         ),
-        (
-            vision_pb2.ClassifyRequest(images=images(RED, RED + b"PK")),
-            r"images\[1\]: a PNG and nothing after it",
-        ),
+        (vision_pb2.ClassifyRequest(images=images(RED, RED + b"PK")), r"images\[1\]: a PNG and nothing after it"),
     ],
 )
 async def test_a_request_that_cannot_be_served_is_refused_by_its_field(

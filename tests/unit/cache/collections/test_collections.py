@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from pathlib import Path
 
 import pytest
 
 from services.cache.collections import collections as collections_module
 from services.cache.collections.collections import Collections, PutResult
-from services.cache.collections.documents import Document, Ranking
+from services.cache.collections.documents import Ranking
 from services.cache.collections.file import CollectionFile
 from services.cache.errors import CollectionFull, DatabaseRefused, Dropped, NoCollection
 from services.runtime.deadline import Deadline
 from tests.unit.cache.collections.conftest import OpenCollections, document
 from tests.unit.cache.conftest import DIMENSION, BagOfWords
+from tests.unit.conftest import Beside
 
 REDIS = "# Redis\n\nWhile Redis is away nothing is stored."
 PORTS = "# Ports\n\nThe gateway listens on port 50050."
@@ -111,18 +111,11 @@ async def test_unchanged_snippets_are_not_embedded_again(open_collections: OpenC
 
 
 async def test_a_documents_title_is_looked_for_beside_the_event_loop(
-    open_collections: OpenCollections, monkeypatch: pytest.MonkeyPatch
+    open_collections: OpenCollections, beside: Beside
 ) -> None:
-    threads = []
-
-    def title_of(document: Document) -> str:
-        threads.append(threading.current_thread())
-        return "Title"
-
-    monkeypatch.setattr(collections_module, "title_of", title_of)
+    looked_for = beside(collections_module, "title_of")
     await open_collections().put("acme", "docs", document("ports.md", PORTS))
-    assert threads
-    assert threading.main_thread() not in threads
+    assert looked_for == [True]
 
 
 async def test_a_restart_loses_nothing_and_embeds_nothing(open_collections: OpenCollections, tmp_path: Path) -> None:

@@ -142,12 +142,7 @@ def test_headings_with_nothing_under_them_go_with_the_next() -> None:
 def test_passages_stay_apart_each_under_its_own_title() -> None:
     passages = (Passage("Ports", "50051."), Passage("", "Free."), Passage("Long", words(40)))
     snippets = list(cut(Document("a", "Mesh", "", Format.PLAIN, passages), length, CAP))
-    assert [snippet.title for snippet in snippets] == [
-        "Mesh › Ports",
-        "Mesh",
-        "Mesh › Long",
-        "Mesh › Long",
-    ]
+    assert [snippet.title for snippet in snippets] == ["Mesh › Ports", "Mesh", "Mesh › Long", "Mesh › Long"]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import logging
 import shutil
 import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
@@ -46,6 +46,12 @@ def verify(kept: Thresholds, tenant: str, count: int = 200, right: bool = True, 
         kept.verify(traffic, 0.99, True, right)
 
 
+def run(path: Path, sql: str) -> list[tuple[object, ...]]:
+    """Run a statement on the file; its rows."""
+    with closing(sqlite3.connect(path)) as file, file:
+        return file.execute(sql).fetchall()
+
+
 async def test_a_process_that_is_killed_between_two_sweeps_loses_what_came_since_the_last_one(tmp_path: Path) -> None:
     path, copy = tmp_path / "cache.db", tmp_path.with_suffix(".killed")
     async with opened(path) as (store, kept):
@@ -71,10 +77,7 @@ async def test_a_broken_row_gives_its_tenant_the_default_and_changes_no_other_te
         for tenant in ("acme", "globex"):
             verify(kept, tenant)
         store.sweep([], [])
-    file = sqlite3.connect(path)
-    file.execute("UPDATE verified_traffic SET samples = 'nonsense' WHERE tenant = 'acme'")
-    file.commit()
-    file.close()
+    run(path, "UPDATE verified_traffic SET samples = 'nonsense' WHERE tenant = 'acme'")
     with caplog.at_level(logging.WARNING):
         async with opened(path) as (store, kept):
             assert (kept.of(ACME), kept.of(GLOBEX) < DEFAULT) == (DEFAULT, True)
@@ -97,9 +100,7 @@ async def test_only_so_many_tenants_are_kept_those_with_the_latest_news(
             store._now_ms.ms += 1  # type: ignore[attr-defined]
             store.sweep([], [])
             await store.remove(Removal(key="0"))
-    file = sqlite3.connect(path)
-    assert file.execute("SELECT tenant FROM verified_traffic ORDER BY tenant").fetchall() == [("",), ("3",), ("4",)]
-    file.close()
+    assert run(path, "SELECT tenant FROM verified_traffic ORDER BY tenant") == [("",), ("3",), ("4",)]
 
 
 async def test_without_verification_the_default_is_in_force_and_removals_are_done(tmp_path: Path) -> None:
@@ -138,8 +139,6 @@ async def test_a_tenant_with_very_many_categories_takes_no_others_row(tmp_path: 
             store._now_ms.ms += 1  # type: ignore[attr-defined]
             store.sweep([], [])
             await store.remove(Removal(key="0"))
-    file = sqlite3.connect(path)
-    assert file.execute("SELECT count(*) FROM verified_traffic").fetchone() == (record.RECORDS + 1,)
-    file.close()
+    assert run(path, "SELECT count(*) FROM verified_traffic") == [(record.RECORDS + 1,)]
     async with opened(path) as (_, kept):
         assert kept.of(DOSAGES) == kept.of(THEIRS) == found < DEFAULT

@@ -41,9 +41,7 @@ async def test_hits_and_near_misses_are_sampled_with_all_that_a_judge_needs(
     assert sample.score == found.similarity
 
 
-async def test_only_candidates_are_sampled_whether_or_not_they_are_given(
-    open_cache: OpenCache,
-) -> None:
+async def test_only_candidates_are_sampled_whether_or_not_they_are_given(open_cache: OpenCache) -> None:
     tosses: list[float] = []
 
     def toss() -> float:
@@ -167,9 +165,7 @@ async def test_a_sample_says_of_which_category_it_is_and_counts_for_that_alone(t
     assert (await verdict(two, "dosages", "globex")).verdict == cache_pb2.VERDICT_SEMANTIC
 
 
-async def test_a_report_changes_no_category_of_the_same_name_of_another_tenant(
-    two: CacheServicer,
-) -> None:
+async def test_a_report_changes_no_category_of_the_same_name_of_another_tenant(two: CacheServicer) -> None:
     sample = (await verdict(two, "dosages")).sample
     for _ in range(100):
         sample.score = 1.0
@@ -211,9 +207,7 @@ async def test_a_category_that_is_too_long_is_refused(two: CacheServicer) -> Non
 
 
 @pytest.mark.parametrize(
-    "sample",
-    [{"key": "0"}, {"score": 1.1}, {"score": float("nan")}],
-    ids=["key", "score", "not a number"],
+    "sample", [{"key": "0"}, {"score": 1.1}, {"score": float("nan")}], ids=["key", "score", "not a number"]
 )
 async def test_a_sample_that_is_none_is_refused(open_cache: OpenCache, sample: dict[str, object]) -> None:
     servicer = served(open_cache())

@@ -8,17 +8,7 @@ from typing import Any
 
 import pytest
 
-from services.llm.engine import (
-    Constraint,
-    Message,
-    Original,
-    Part,
-    Request,
-    Sampling,
-    Tool,
-    ToolCall,
-    ToolChoice,
-)
+from services.llm.engine import Constraint, Message, Original, Part, Request, Sampling, Tool, ToolCall, ToolChoice
 from services.runtime.errors import InvalidInput, NotSupported, ServiceError
 from tests.unit.llm.providers.messages_api import HELLO, answer, ended, maker_s, provider, text
 from tests.unit.llm.providers.simulated_provider import KEY
@@ -111,10 +101,7 @@ async def test_a_conversation_with_calls_results_and_pictures_is_sent() -> None:
     )
     picture = {"type": "base64", "media_type": "image/jpeg", "data": "/9j/Li4u"}
     assert (await body(Request(messages)))["messages"] == [
-        {
-            "role": "user",
-            "content": [{"type": "text", "text": "What is this?"}, {"type": "image", "source": picture}],
-        },
+        {"role": "user", "content": [{"type": "text", "text": "What is this?"}, {"type": "image", "source": picture}]},
         {
             "role": "assistant",
             "content": [

@@ -26,31 +26,31 @@ def text_and_count(chunk: Chunk | None) -> tuple[str, int]:
     return chunk.text, chunk.tokens
 
 
+def ended(reading: OpenAIAnswer, *events: str) -> tuple[list[Chunk], FinishReason, Usage]:
+    """The chunks of these events and of the end, and what the end says."""
+    chunks = [chunk for each in events if (chunk := reading.add([each]))]
+    end = reading.finish()
+    assert end.finish
+    return [*chunks, end], end.finish.reason, end.finish.usage
+
+
 def test_several_choices_go_on_until_the_last_has_ended() -> None:
     reading = answer(2)
     assert text_and_count(reading.add([event(0, content="one")])) == ("one", 1)
     assert text_and_count(reading.add([event(1, content="uno"), event(0, "stop", content="!")])) == ("!", 2)
     assert text_and_count(reading.add([event(1, content=" dos")])) == ("", 1), "the token count is reported at once"
     assert reading.add([event(1, "length", content=" tres")]) is None
-    end = reading.finish()
-    assert end.finish
-    assert (end.finish.reason, end.finish.usage.completion_tokens) == (FinishReason.STOP, 5)
+    _, reason, usage = ended(reading)
+    assert (reason, usage.completion_tokens) == (FinishReason.STOP, 5)
 
 
 def test_a_choice_that_has_not_ended_leaves_the_answer_incomplete() -> None:
-    reading = answer(2)
-    reading.add([event(0, "stop", content="one"), event(1, content="uno")])
-    end = reading.finish()
-    assert end.finish
-    assert end.finish.reason is FinishReason.INTERRUPTED
+    events = event(0, "stop", content="one"), event(1, content="uno")
+    assert ended(answer(2), *events)[1] is FinishReason.INTERRUPTED
 
 
 def test_a_server_may_make_fewer_choices_than_were_asked_for() -> None:
-    reading = answer(3)
-    reading.add([event(0, "stop", content="one"), DONE])
-    end = reading.finish()
-    assert end.finish
-    assert end.finish.reason is FinishReason.STOP
+    assert ended(answer(3), event(0, "stop", content="one"), DONE)[1] is FinishReason.STOP
 
 
 def test_sound_is_handed_on_and_what_it_says_is_the_text() -> None:
@@ -64,21 +64,11 @@ def test_sound_is_handed_on_and_what_it_says_is_the_text() -> None:
 def test_a_custom_call_is_handed_on_and_breaks_nothing() -> None:
     reading = answer()
     first = {"index": 0, "id": "c1", "type": "custom", "custom": {"name": "sql", "input": ""}}
-    chunk = reading.add([event(0, tool_calls=[first])])
-    assert chunk
+    more = {"index": 0, "custom": {"input": "select 1"}}
+    calls = event(0, tool_calls=[first]), event(0, tool_calls=[more])
+    (chunk, *_), reason, _ = ended(reading, *calls, event(0, "tool_calls"))
     assert chunk.relayed
-    reading.add([event(0, tool_calls=[{"index": 0, "custom": {"input": "select 1"}}]), event(0, "tool_calls")])
-    end = reading.finish()
-    assert end.finish
-    assert (end.finish.reason, reading.broken) == (FinishReason.TOOL_CALLS, False)
-
-
-def ended(reading: OpenAIAnswer, *events: str) -> tuple[list[Chunk], FinishReason, Usage]:
-    """The chunks of these events and of the end, and what the end says."""
-    chunks = [chunk for each in events if (chunk := reading.add([each]))]
-    end = reading.finish()
-    assert end.finish
-    return [*chunks, end], end.finish.reason, end.finish.usage
+    assert (reason, reading.broken) == (FinishReason.TOOL_CALLS, False)
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from services.llm.config import LlmSettings
 from services.llm.engine import Message, Part, Request, Sampling, Tool, ToolCall, ToolChoice
 from services.llm.errors import BadEngineSettings
 from services.llm.providers.config import OpenAISettings
-from services.llm.providers.openai import OpenAIEngine
-from services.runtime.deadline import Deadline
-from services.runtime.errors import InvalidInput, ServiceError
+from services.runtime.errors import InvalidInput
 from tests.unit.llm.providers.asking import answer
 from tests.unit.llm.providers.simulated_provider import KEY, SimulatedProvider
 
@@ -135,12 +132,8 @@ async def test_a_server_of_vllm_s_kin_is_sent_its_own_fields_by_its_own_names() 
 
 async def test_extra_fields_and_headers_are_sent() -> None:
     provider = SimulatedProvider()
-    own = {
-        "dialect": "openrouter",
-        "extra_headers": {"X-Title": "Hedgerow"},
-        "extra_body": {"provider": {"order": ["a"]}},
-    }
-    await answer(provider, **own)
+    own: dict[str, Any] = {"extra_headers": {"X-Title": "Hedgerow"}, "extra_body": {"provider": {"order": ["a"]}}}
+    await answer(provider, dialect="openrouter", **own)
     assert provider.body["provider"] == {"order": ["a"]}
     assert provider.requests[-1].headers["x-title"] == "Hedgerow"
 
@@ -160,10 +153,7 @@ async def test_extra_fields_and_headers_are_sent() -> None:
 )
 async def test_each_dialect_has_its_address(own: dict[str, str], url: str) -> None:
     provider = SimulatedProvider()
-    openai = OpenAISettings.model_validate({"model": "big", "api_key": KEY, **own})
-    engine = OpenAIEngine(LlmSettings(engine="openai", openai=openai), provider)
-    async for _ in engine.generate(Request(HELLO), Deadline.never()):
-        pass
+    await answer(provider, **{"base_url": "", **own})
     asked = provider.requests[-1]
     assert asked.url == url
     header, value = ("api-key", KEY) if own.get("dialect") == "azure" else ("authorization", f"Bearer {KEY}")
@@ -171,17 +161,14 @@ async def test_each_dialect_has_its_address(own: dict[str, str], url: str) -> No
 
 
 def test_azure_has_no_address_of_its_own() -> None:
-    openai = OpenAISettings(model="big", dialect="azure")
     with pytest.raises(BadEngineSettings, match=r"openai\.base_url: must be set"):
-        OpenAIEngine(LlmSettings(engine="openai", openai=openai), SimulatedProvider())
+        SimulatedProvider().engine(own={"base_url": "", "dialect": "azure"})
 
 
 async def test_the_credential_can_come_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "key").write_text(f"{KEY}\n")
     provider = SimulatedProvider()
-    openai = OpenAISettings(model="big", api_key_file=tmp_path / "key")
-    engine = OpenAIEngine(LlmSettings(engine="openai", openai=openai), provider)
-    await engine.warm_up(lambda _: None)
+    await provider.engine(own={"api_key": "", "api_key_file": tmp_path / "key"}).warm_up(lambda _: None)
     assert provider.requests[-1].headers["authorization"] == f"Bearer {KEY}"
 
 
@@ -189,9 +176,8 @@ async def test_the_credential_can_come_from_a_file(tmp_path: Path) -> None:
 def test_a_file_without_a_credential_stops_the_start_and_is_not_quoted(tmp_path: Path, content: bytes | None) -> None:
     if content is not None:
         (tmp_path / "key").write_bytes(content)
-    openai = OpenAISettings(model="big", api_key_file=tmp_path / "key")
     with pytest.raises(BadEngineSettings, match=r"openai.api_key_file: must hold") as caught:
-        OpenAIEngine(LlmSettings(engine="openai", openai=openai), SimulatedProvider())
+        SimulatedProvider().engine(own={"api_key": "", "api_key_file": tmp_path / "key"})
     assert "lines" not in str(caught.value)
 
 
@@ -208,10 +194,3 @@ def test_a_file_without_a_credential_stops_the_start_and_is_not_quoted(tmp_path:
 def test_settings_that_contradict_or_cannot_be_sent_are_refused(own: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         OpenAISettings.model_validate(own)
-
-
-async def test_an_overloaded_provider_says_when_to_come_back() -> None:
-    provider = SimulatedProvider(("{}",), 503, {"retry-after": "7"})
-    with pytest.raises(ServiceError) as caught:
-        await answer(provider)
-    assert (caught.value.retryable, caught.value.retry_delay_s) == (True, 7)

@@ -7,13 +7,7 @@ from typing import Any
 
 import pytest
 
-from services.llm.engine import (
-    Chunk,
-    FinishReason,
-    TokenLogprob,
-    ToolCallDelta,
-    Usage,
-)
+from services.llm.engine import Chunk, FinishReason, TokenLogprob, ToolCallDelta, Usage
 from tests.unit.llm.providers.asking import answer
 from tests.unit.llm.providers.simulated_provider import DONE, SimulatedProvider, delta, end_of, event, text_of
 

@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from services.llm.config import LlmSettings
 from services.llm.engine import Constraint, Feature, Message, Part, Request, Sampling, Tool, ToolCall, ToolChoice
 from services.llm.providers.config import OpenAISettings
-from services.llm.providers.openai import OpenAIEngine
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, NotSupported
 from tests.recorded_response import RESPONSE, THOUGHT
@@ -38,21 +36,17 @@ async def asked(request: Request, **own: Any) -> dict[str, Any]:
         (ALONE, "chat_completions", "responses"),
         (("responses", "chat_completions"), "messages", "responses"),
         (("chat_completions",), "responses", "chat/completions"),
+        (BOTH, None, "chat/completions"),
+        (ALONE, None, "responses"),
     ],
 )
 async def test_a_request_goes_to_its_own_api_where_the_provider_has_it_and_else_to_the_first(
-    apis: tuple[str, ...], api: str, path: str
+    apis: tuple[str, ...], api: str | None, path: str
 ) -> None:
     provider = sent(RESPONSE) if path == "responses" else SimulatedProvider()
-    await answer(provider, Request(HELLO, original=words(api, messages=[], input="Hello.")), apis)
+    own = words(api, messages=[], input="Hello.") if api else None
+    await answer(provider, Request(HELLO, original=own), apis)
     assert provider.requests[-1].url == f"http://provider.test/v1/{path}"
-
-
-@pytest.mark.parametrize("apis", [BOTH, ALONE])
-async def test_a_request_without_an_original_goes_to_the_first_api(apis: tuple[str, ...]) -> None:
-    provider = sent(RESPONSE) if apis == ALONE else SimulatedProvider()
-    await answer(provider, Request(HELLO), apis)
-    assert provider.requests[-1].url.endswith("/responses") == (apis == ALONE)
 
 
 @pytest.mark.parametrize(
@@ -68,8 +62,7 @@ async def test_a_request_without_an_original_goes_to_the_first_api(apis: tuple[s
     ],
 )
 async def test_a_provider_has_responses_where_it_is_known_to(url: str, dialect: Any, apis: tuple[str, ...]) -> None:
-    own = OpenAISettings(base_url=url, dialect=dialect, model="m")  # type: ignore[arg-type]
-    engine = OpenAIEngine(LlmSettings(engine="openai", openai=own), SimulatedProvider())
+    engine = SimulatedProvider().engine(own={"base_url": url, "dialect": dialect})
     assert engine.describe().apis == frozenset(apis)
     await engine.close()
 
@@ -190,10 +183,7 @@ async def test_an_item_that_cannot_be_translated_is_refused_where_it_would_have_
 
 async def test_a_cap_holds_for_what_is_asked_in_the_callers_own_words() -> None:
     provider = sent(RESPONSE)
-    engine = OpenAIEngine(
-        LlmSettings(engine="openai", max_tokens_cap=512, openai=OpenAISettings(model="m", apis=BOTH)),  # type: ignore[arg-type]
-        provider,
-    )
+    engine = provider.engine(max_tokens_cap=512, own={"apis": BOTH})
     for own, most in (({"max_output_tokens": 3_000}, 512), ({"max_output_tokens": 7}, 7), ({}, 512)):
         request = Request(HELLO, original=words(input="Hello.", **own))
         assert [chunk async for chunk in engine.generate(request, Deadline.never())]

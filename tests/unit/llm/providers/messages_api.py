@@ -55,10 +55,7 @@ def text(*pieces: str, index: int = 0) -> list[str]:
 
 def ended(reason: str = "end_turn", **usage: Any) -> list[str]:
     delta = {"stop_reason": reason, "stop_sequence": None}
-    return [
-        event("message_delta", delta=delta, usage={"output_tokens": 12, **usage}),
-        event("message_stop"),
-    ]
+    return [event("message_delta", delta=delta, usage={"output_tokens": 12, **usage}), event("message_stop")]
 
 
 def provider(*pieces: str | Broken, **fields: Any) -> SimulatedProvider:

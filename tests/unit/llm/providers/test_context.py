@@ -15,86 +15,62 @@ from services.runtime.errors import ContextExceeded
 
 OPENAI = "This model's maximum context length is 8192 tokens. However, "
 # Providers' messages, and the two numbers in them: the context's tokens and the conversation's.
-SAID: dict[str, tuple[dict[str, Any], tuple[int, int] | None]] = {
-    "OpenAI": ({"message": f"{OPENAI}your messages resulted in 9001 tokens.", "code": "x"}, (8_192, 9_001)),
+SAID: dict[str, tuple[str, tuple[int, int] | None]] = {
+    "OpenAI": (f"{OPENAI}your messages resulted in 9001 tokens.", (8_192, 9_001)),
     "OpenAI, with the answer": (
-        {"message": f"{OPENAI}you requested 9100 tokens (9000 in the messages, 100 in the completion)."},
+        f"{OPENAI}you requested 9100 tokens (9000 in the messages, 100 in the completion).",
         (8_192, 9_100),
     ),
     "OpenAI, its newer models": (
-        {
-            "message": "Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 300007."
-        },
+        "Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 300007.",
         (272_000, 300_007),
     ),
-    "Responses": ({"message": "Your input exceeds the context window of this model."}, None),
-    "another text": ({"message": "Too much.", "code": "context_length_exceeded"}, None),
-    "vLLM": (
-        {"message": f"{OPENAI}your prompt contains at least 8193 input tokens, which exceeds this limit."},
-        (8_192, 8_193),
-    ),
-    "vLLM, uncounted": (
-        {"message": f"{OPENAI}your prompt contains 90000 characters (more than 81910 characters)."},
-        None,
-    ),
+    "Responses": ("Your input exceeds the context window of this model.", None),
+    "another text": ("Too much.", None),
+    "vLLM": (f"{OPENAI}your prompt contains at least 8193 input tokens, which exceeds this limit.", (8_192, 8_193)),
+    "vLLM, uncounted": (f"{OPENAI}your prompt contains 90000 characters (more than 81910 characters).", None),
     "OpenRouter": (
-        {"message": "This endpoint's maximum context length is 131072 tokens. However, you requested about 200000"},
+        "This endpoint's maximum context length is 131072 tokens. However, you requested about 200000",
         (131_072, 200_000),
     ),
-    "Anthropic": (
-        {"message": "prompt is too long: 210000 tokens > 200000 maximum", "type": "invalid_request_error"},
-        (200_000, 210_000),
-    ),
+    "Anthropic": ("prompt is too long: 210000 tokens > 200000 maximum", (200_000, 210_000)),
     "Anthropic, with the answer": (
-        {"message": "input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000"},
+        "input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000",
         (200_000, 209_573),
     ),
     "Gemini": (
-        {"message": "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)."},
+        "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
         (1_048_576, 1_200_000),
     ),
     "Mistral": (
-        {"message": "Prompt contains 40000 tokens, too large for model with 32768 maximum context length"},
+        "Prompt contains 40000 tokens, too large for model with 32768 maximum context length",
         (32_768, 40_000),
     ),
-    "xAI": (
-        {"message": "This model's maximum prompt length is 131072 but the request contains 537812 tokens."},
-        (131_072, 537_812),
-    ),
-    "SGLang": (
-        {"message": "The input (70000 tokens) is longer than the model's context length (65536 tokens)."},
-        (65_536, 70_000),
-    ),
+    "xAI": ("This model's maximum prompt length is 131072 but the request contains 537812 tokens.", (131_072, 537_812)),
+    "SGLang": ("The input (70000 tokens) is longer than the model's context length (65536 tokens).", (65_536, 70_000)),
     "Kimi": (
-        {"message": "Invalid request: Your request exceeded model token limit: 262144 (requested: 291351)"},
+        "Invalid request: Your request exceeded model token limit: 262144 (requested: 291351)",
         (262_144, 291_351),
     ),
-    "LM Studio": (
-        {
-            "message": "The number of tokens to keep from the initial prompt is greater than the context length."
-        },
-        None,
-    ),
-    "MiniMax": ({"message": "invalid params, context window exceeds limit"}, None),
-    "Qwen": ({"message": "Range of input length should be [1, 30000]"}, None),
-    "llama.cpp": (
-        {
-            "message": "the request exceeds the available context size, try increasing it",
-            "type": "exceed_context_size_error",
-            "n_prompt_tokens": 5_000,
-            "n_ctx": 4_096,
-        },
-        (4_096, 5_000),
-    ),
-}  # fmt: skip
+    "LM Studio": ("The number of tokens to keep from the initial prompt is greater than the context length.", None),
+    "MiniMax": ("invalid params, context window exceeds limit", None),
+    "Qwen": ("Range of input length should be [1, 30000]", None),
+    "llama.cpp": ("the request exceeds the available context size, try increasing it", (4_096, 5_000)),
+}
+FIELDS = {  # beside the message
+    "OpenAI": {"code": "x"},
+    "another text": {"code": "context_length_exceeded"},
+    "Anthropic": {"type": "invalid_request_error"},
+    "llama.cpp": {"type": "exceed_context_size_error", "n_prompt_tokens": 5_000, "n_ctx": 4_096},
+}
 
 
 @pytest.mark.parametrize("whose", SAID)
 def test_a_provider_that_refuses_a_conversation_for_its_length_is_understood(whose: str) -> None:
     said, numbers = SAID[whose]
-    error = to_error(400, {}, json.dumps({"error": said}), "")
+    error = to_error(400, {}, json.dumps({"error": {"message": said, **FIELDS.get(whose, {})}}), "")
     assert isinstance(error, ContextExceeded)
-    assert error.message == said["message"]
+    assert error.message == said
     assert error.metadata["field"] == "messages"
     known = (int(error.metadata["limit"]), int(error.metadata["value"])) if "limit" in error.metadata else None
     assert known == numbers

@@ -23,97 +23,61 @@ from services.runtime.errors import NotSupported, ServiceError
 
 _OPENROUTER = {"reasons": ["violence"], "flagged_input": "…", "provider_name": "OpenAI", "model_slug": "openai/x"}
 _AZURE = {"code": "ResponsibleAIPolicyViolation", "content_filter_result": {"hate": {"filtered": True}}}
+
+
+def _error(**said: Any) -> dict[str, Any]:
+    return {"error": said}
+
+
 _REFUSALS: Mapping[str, tuple[int, Any, type[ServiceError]]] = {
-    "OpenRouter, flagged": (
-        403,
-        {"error": {"code": 403, "message": "Forbidden", "metadata": _OPENROUTER}},
-        ContentRefused,
-    ),
-    "OpenRouter, refused": (
-        403,
-        {"error": {"code": 403, "message": "No.", "metadata": {"error_type": "refusal"}}},
-        ContentRefused,
-    ),
-    "OpenRouter, the key": (403, {"error": {"code": 403, "message": "Key limit exceeded"}}, ProviderRefused),
-    "OpenRouter, the model": (
-        400,
-        {"error": {"message": "x/y is not a valid model ID"}},
-        ModelNotAtProvider,
-    ),
-    "OpenRouter, a picture": (
-        404,
-        {"error": {"code": 404, "message": "No endpoints found that support image input"}},
-        NotSupported,
-    ),
-    "OpenAI, flagged": (
-        400,
-        {"error": {"code": "invalid_prompt", "message": "Invalid prompt: … violating our usage policy."}},
-        ContentRefused,
-    ),
-    "OpenAI, policy": (400, {"error": {"code": "content_policy_violation", "message": "No."}}, ContentRefused),
-    "OpenAI, quota": (429, {"error": {"code": "insufficient_quota", "message": "You exceeded …"}}, ProviderRefused),
-    "OpenAI, rate": (429, {"error": {"code": "rate_limit_exceeded", "message": "Rate limit …"}}, EngineBusy),
-    "OpenAI, length": (400, {"error": {"code": "context_length_exceeded", "message": "Too long."}}, ContextRefused),
-    "OpenAI, the model": (
-        404,
-        {"error": {"code": "model_not_found", "message": "No `x` …"}},
-        ModelNotAtProvider,
-    ),
-    "OpenAI, its project": (403, {"error": {"code": "model_not_found", "message": "Project …"}}, ModelNotAtProvider),
-    "OpenAI, the address": (
-        404,
-        {"error": {"message": "Invalid URL (POST /v2/chat)"}},
-        ModelNotAtProvider,
-    ),
-    "OpenAI, a stored item": (404, {"error": {"message": "Conversation with id 'conv_1' not found."}}, RequestRefused),
-    "OpenAI, a thought": (404, {"error": {"message": "Item with id 'rs_1' not found. Items are …"}}, RequestRefused),
-    "Azure, flagged": (400, {"error": {"code": "x", "message": "m", "innererror": _AZURE}}, ContentRefused),
-    "Azure, the filter": (400, {"error": {"code": "content_filter", "message": "m"}}, ContentRefused),
-    "Azure, the model": (404, {"error": {"code": "DeploymentNotFound", "message": "m"}}, ModelNotAtProvider),
-    "Anthropic, the model": (404, {"error": {"type": "not_found_error", "message": "model: x"}}, ModelNotAtProvider),
+    "OpenRouter, flagged": (403, _error(code=403, message="Forbidden", metadata=_OPENROUTER), ContentRefused),
+    "OpenRouter, refused": (403, _error(message="No.", metadata={"error_type": "refusal"}), ContentRefused),
+    "OpenRouter, the key": (403, _error(code=403, message="Key limit exceeded"), ProviderRefused),
+    "OpenRouter, the model": (400, _error(message="x/y is not a valid model ID"), ModelNotAtProvider),
+    "OpenRouter, a picture": (404, _error(message="No endpoints found that support image input"), NotSupported),
+    "OpenAI, flagged": (400, _error(code="invalid_prompt", message="… violating our usage policy."), ContentRefused),
+    "OpenAI, policy": (400, _error(code="content_policy_violation", message="No."), ContentRefused),
+    "OpenAI, quota": (429, _error(code="insufficient_quota", message="You exceeded …"), ProviderRefused),
+    "OpenAI, rate": (429, _error(code="rate_limit_exceeded", message="Rate limit …"), EngineBusy),
+    "OpenAI, length": (400, _error(code="context_length_exceeded", message="Too long."), ContextRefused),
+    "OpenAI, the model": (404, _error(code="model_not_found", message="No `x` …"), ModelNotAtProvider),
+    "OpenAI, its project": (403, _error(code="model_not_found", message="Project …"), ModelNotAtProvider),
+    "OpenAI, the address": (404, _error(message="Invalid URL (POST /v2/chat)"), ModelNotAtProvider),
+    "OpenAI, a stored item": (404, _error(message="Conversation with id 'conv_1' not found."), RequestRefused),
+    "OpenAI, a thought": (404, _error(message="Item with id 'rs_1' not found. Items are …"), RequestRefused),
+    "Azure, flagged": (400, _error(code="x", message="m", innererror=_AZURE), ContentRefused),
+    "Azure, the filter": (400, _error(code="content_filter", message="m"), ContentRefused),
+    "Azure, the model": (404, _error(code="DeploymentNotFound", message="m"), ModelNotAtProvider),
+    "Anthropic, the model": (404, _error(type="not_found_error", message="model: x"), ModelNotAtProvider),
     "Anthropic, its account": (
         400,
-        {"error": {"type": "invalid_request_error", "message": "Your credit balance is too low to access …"}},
+        _error(type="invalid_request_error", message="Your credit balance is too low to access …"),
         ProviderRefused,
     ),
-    "Anthropic, overloaded": (529, {"error": {"type": "overloaded_error", "message": "Overloaded"}}, EngineBusy),
-    "Anthropic, size": (413, {"error": {"type": "request_too_large", "message": "m"}}, RequestRefused),
-    "Gemini, the key": (
-        400,
-        [{"error": {"code": 400, "message": "m", "details": [{"reason": "API_KEY_INVALID"}]}}],
-        ProviderRefused,
-    ),
-    "Gemini, overloaded": (503, [{"error": {"code": 503, "status": "UNAVAILABLE", "message": "m"}}], EngineDown),
+    "Anthropic, overloaded": (529, _error(type="overloaded_error", message="Overloaded"), EngineBusy),
+    "Anthropic, size": (413, _error(type="request_too_large", message="m"), RequestRefused),
+    "Gemini, the key": (400, [_error(code=400, message="m", details=[{"reason": "API_KEY_INVALID"}])], ProviderRefused),
+    "Gemini, overloaded": (503, [_error(code=503, status="UNAVAILABLE", message="m")], EngineDown),
     "Groq, a call": (
         400,
-        {
-            "error": {
-                "message": "Failed to call a function. …",
-                "type": "invalid_request_error",
-                "code": "tool_use_failed",
-            }
-        },
+        _error(message="Failed to call a function. …", type="invalid_request_error", code="tool_use_failed"),
         MalformedOutput,
     ),
-    "Groq, an object": (400, {"error": {"message": "Failed to generate JSON. …"}}, MalformedOutput),
+    "Groq, an object": (400, _error(message="Failed to generate JSON. …"), MalformedOutput),
     "Bedrock, length": (400, {"message": "Input is too long for requested model."}, ContextRefused),
     "Bedrock, the model": (400, {"message": "The provided model identifier is invalid."}, ModelNotAtProvider),
     "Bedrock, rate": (429, {"message": "Too many requests", "__type": "ThrottlingException"}, EngineBusy),
     "Mistral, flagged": (403, {"message": "Request blocked by guardrail: violence"}, ContentRefused),
     "Mistral, the model": (400, {"type": "invalid_model", "message": "Invalid model: x"}, ModelNotAtProvider),
-    "DeepSeek, flagged": (400, {"error": {"message": "Content Exists Risk"}}, ContentRefused),
-    "DeepSeek, its account": (402, {"error": {"message": "Insufficient Balance"}}, ProviderRefused),
-    "Kimi, its account": (
-        429,
-        {"error": {"type": "exceeded_current_quota_error", "message": "…"}},
-        ProviderRefused,
-    ),
-    "Qwen, its account": (400, {"error": {"code": "Arrearage", "message": "Access denied …"}}, ProviderRefused),
-    "DeepSeek, the model": (400, {"error": {"message": "Model Not Exist"}}, ModelNotAtProvider),
+    "DeepSeek, flagged": (400, _error(message="Content Exists Risk"), ContentRefused),
+    "DeepSeek, its account": (402, _error(message="Insufficient Balance"), ProviderRefused),
+    "DeepSeek, the model": (400, _error(message="Model Not Exist"), ModelNotAtProvider),
+    "Kimi, its account": (429, _error(type="exceeded_current_quota_error", message="…"), ProviderRefused),
+    "Qwen, its account": (400, _error(code="Arrearage", message="Access denied …"), ProviderRefused),
     "xAI, flagged": (403, {"code": "x", "error": "Content violates usage guidelines."}, ContentRefused),
     "a page": (404, "<html>404</html>", ModelNotAtProvider),
     # Servers that repeat a request's texts: the caller's words are not those of the provider.
-    "an echo": (400, {"error": {"message": "field x: got 'Your credit balance is too low'"}}, RequestRefused),
+    "an echo": (400, _error(message="field x: got 'Your credit balance is too low'"), RequestRefused),
 }
 
 

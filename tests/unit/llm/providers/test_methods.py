@@ -9,12 +9,10 @@ import pytest
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
-from services.llm.config import LlmSettings
 from services.llm.engine import METHODS, Chunk, Message, Original, Request
 from services.llm.errors import AnswerTooLarge, EngineBusy, EngineDown, RequestRefused
 from services.llm.features import check_api
 from services.llm.providers.config import OpenAISettings
-from services.llm.providers.openai import OpenAIEngine
 from services.llm.providers.transport.wire import Broken
 from services.llm.translate import to_request
 from services.runtime.deadline import Deadline
@@ -76,10 +74,9 @@ async def test_each_method_has_its_own_path(api: str) -> None:
 
 async def test_azure_has_embeddings_below_the_deployment() -> None:
     provider = saying(VECTORS)
-    own = {"base_url": "https://a.test/openai", "model": "e 1", "api_key": KEY, "api_version": "2025-01-01"}
-    openai = OpenAISettings(dialect="azure", apis=("embeddings",), **own)
-    engine = OpenAIEngine(LlmSettings(engine="openai", openai=openai), provider)
-    assert await answer_of(engine, Request((), original=Original("embeddings", b'{"input": "a"}')))
+    own = {"base_url": "https://a.test/openai", "model": "e 1", "api_version": "2025-01-01"}
+    request = Request((), original=Original("embeddings", b'{"input": "a"}'))
+    assert await answer(provider, request, dialect="azure", apis=("embeddings",), **own)
     assert provider.requests[0].url == "https://a.test/openai/deployments/e%201/embeddings?api-version=2025-01-01"
 
 

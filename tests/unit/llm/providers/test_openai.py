@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from threading import get_ident
 from typing import Any
 
 import pytest
 
-from services.llm.dialects.openai_request import to_body, to_messages
 from services.llm.engine import (
     Constraint,
     Finish,
@@ -28,6 +26,7 @@ from services.llm.providers import openai
 from services.llm.providers.transport.wire import Broken
 from services.runtime.deadline import Deadline
 from services.runtime.errors import ContextExceeded, InvalidInput, NotSupported
+from tests.unit.conftest import Beside
 from tests.unit.llm.providers.asking import HELLO, answer, answer_of, chat, refusing
 from tests.unit.llm.providers.simulated_provider import DONE, KEY, SimulatedProvider, end_of, event, text_of
 
@@ -58,16 +57,8 @@ async def test_only_fields_that_the_request_sets_are_sent() -> None:
     assert provider.requests[-1].headers["authorization"] == f"Bearer {KEY}"
 
 
-async def test_a_body_of_many_calls_or_large_tools_is_made_beside_the_event_loop(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    threads = list[int]()
-
-    def made(*given: Any) -> dict[str, Any]:
-        threads.append(get_ident())
-        return to_body(*given)
-
-    monkeypatch.setattr(openai, "to_body", made)
+async def test_a_body_of_many_calls_or_large_tools_is_made_beside_the_event_loop(beside: Beside) -> None:
+    made = beside(openai, "to_body")
     calls = tuple(ToolCall(f"call_{number}", "f", "{}") for number in range(100))
     tools = tuple(Tool(f"tool_{number}", parameters=json.dumps({"title": "t" * 7_000})) for number in range(10))
     for messages, offered in (
@@ -76,7 +67,7 @@ async def test_a_body_of_many_calls_or_large_tools_is_made_beside_the_event_loop
         (HELLO, tools),
     ):
         await answer(SimulatedProvider(), Request(messages, tools=offered))
-    assert [thread == get_ident() for thread in threads] == [True, False, False]
+    assert made == [False, True, True]
 
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -230,21 +221,13 @@ async def test_a_count_that_no_conversation_can_have_is_none(count: str) -> None
         await provider.engine().count_tokens(HELLO, (), Deadline.never())
 
 
-async def test_a_long_conversation_is_written_beside_the_event_loop_for_its_count(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    threads = list[int]()
-
-    def written(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
-        threads.append(get_ident())
-        return to_messages(messages)
-
-    monkeypatch.setattr(openai, "to_messages", written)
+async def test_a_long_conversation_is_written_beside_the_event_loop_for_its_count(beside: Beside) -> None:
+    written = beside(openai, "to_messages")
     provider = SimulatedProvider(('{"count": 12}',), headers={"content-type": "application/json"})
     shown = Message("user", parts=(Part("image", data=PNG + bytes(1_100_000)),))
     for messages in (HELLO, (Message("user", "m" * 1_100_000),), (shown,)):
         assert await provider.engine().count_tokens(messages, (), Deadline.never()) == 12
-    assert [thread == get_ident() for thread in threads] == [True, False, False]
+    assert written == [False, True, True]
 
 
 LISTED = json.dumps({"data": [{"id": "big", "max_model_len": 4_096}, {"id": "small", "max_model_len": 1}]})

@@ -79,8 +79,12 @@ async def test_a_refusal_has_a_type_and_no_secret(provider: SimulatedProvider, e
     assert type(await refusal(provider)) is error
 
 
-async def test_a_provider_that_limits_our_rate_says_when_to_come_back() -> None:
-    assert (await refusal(refusing(429, **{"retry-after": "2.5"}))).retry_delay_s == 2.5
+@pytest.mark.parametrize(("status", "retryable"), [(429, False), (503, True)])
+async def test_a_provider_that_limits_our_rate_or_is_overloaded_says_when_to_come_back(
+    status: int, retryable: bool
+) -> None:
+    error = await refusal(refusing(status, **{"retry-after": "2.5"}))
+    assert (error.retryable, error.retry_delay_s) == (retryable, 2.5)
 
 
 async def test_a_refused_parameter_is_named_with_what_the_provider_said() -> None:

@@ -101,10 +101,7 @@ async def test_a_connection_does_not_end_an_outage_of_a_provider_that_answers_wi
         _ = [chunk async for chunk in engine.generate(HELLO, Deadline.never())]
     await engine.warm_up(lambda _: None)
     model = await LLMServicer(engine).GetModel(llm_pb2.GetModelRequest(), Call((), Deadline.never(), INVALID_SPAN))
-    assert (model.outage.url, model.outage.reason) == (
-        "http://provider.test/v1",
-        "the provider rejects the credential",
-    )
+    assert (model.outage.url, model.outage.reason) == ("http://provider.test/v1", "the provider rejects the credential")
 
 
 def test_the_reason_of_an_outage_is_its_latest_one() -> None:
@@ -115,22 +112,15 @@ def test_the_reason_of_an_outage_is_its_latest_one() -> None:
 
 
 @pytest.mark.parametrize("version", ["1.1", "2"])
-async def test_a_connection_that_is_refused_is_said_in_words_without_the_host(version: str) -> None:
+async def test_a_connection_that_cannot_be_made_is_said_in_words_without_the_host(version: str) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))  # nothing listens
-        url = f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
-        own = OpenAISettings(base_url=url, model="big", http_version=version)
-        engine = OpenAIEngine(LlmSettings(engine="openai", openai=own))
-        assert await asked(engine) == "the provider cannot be reached, or broke off: connection refused"
-        await engine.close()
-
-
-@pytest.mark.parametrize("version", ["1.1", "2"])
-async def test_a_host_that_does_not_exist_is_said_in_words(version: str) -> None:
-    own = OpenAISettings(base_url="http://provider.invalid/v1", model="big", http_version=version)
-    engine = OpenAIEngine(LlmSettings(engine="openai", openai=own))
-    assert await asked(engine) == "the provider cannot be reached, or broke off: host name not found"
-    await engine.close()
+        refuses = f"127.0.0.1:{unused.getsockname()[1]}"
+        for host, why in ((refuses, "connection refused"), ("provider.invalid", "host name not found")):
+            own = OpenAISettings(base_url=f"http://{host}/v1", model="big", http_version=version)
+            engine = OpenAIEngine(LlmSettings(engine="openai", openai=own))
+            assert await asked(engine) == f"the provider cannot be reached, or broke off: {why}"
+            await engine.close()
 
 
 async def test_a_server_without_tls_is_said_in_words() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from io import BytesIO
-from threading import get_ident
-from typing import Any
 
 import pytest
 from PIL import Image
@@ -13,6 +11,7 @@ from services.llm.engine import Message, Part, ToolCall
 from services.llm.size import characters
 from services.llm.vllm.messages import check_pictures, has_media, to_chat
 from services.runtime.errors import InvalidInput
+from tests.unit.conftest import Beside
 from tests.unit.vision.files import png
 
 SEEN = Message("user", parts=(Part("text", "This?"), Part("image", data=b"\x89PNG\r\n\x1a\n")))
@@ -53,18 +52,11 @@ def asked(*data: bytes) -> tuple[Message, ...]:
     return (Message("system", "Be brief."), Message("user", parts=parts))
 
 
-async def test_pictures_of_the_four_kinds_are_taken_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    threads, opened = set[int](), Image.open
-
-    def open_(*given: Any, **named: Any) -> Image.Image:
-        threads.add(get_ident())
-        return opened(*given, **named)
-
-    monkeypatch.setattr(Image, "open", open_)
+async def test_pictures_of_the_four_kinds_are_taken_beside_the_event_loop(beside: Beside) -> None:
+    opened = beside(Image, "open")
     await check_pictures(asked(*(picture(10, 10, kind) for kind in ("PNG", "JPEG", "WEBP", "GIF"))), 100, "acme")
     await check_pictures((Message("user", "Why?"),), 1, "acme")
-    assert threads
-    assert get_ident() not in threads
+    assert opened == [True] * 4
 
 
 @pytest.mark.parametrize(

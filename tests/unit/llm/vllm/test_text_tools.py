@@ -34,8 +34,7 @@ def allowed(text: str, *, parallel: bool = True) -> bool:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["Good morning.", "a < b, <tool>", f"I look.\n{CALL}", CALL, TIME, f"{CALL}\n{TIME}", "\n".join([CALL] * 8)],
+    "text", ["Good morning.", "a < b, <tool>", f"I look.\n{CALL}", CALL, TIME, f"{CALL}\n{TIME}", "\n".join([CALL] * 8)]
 )
 def test_an_answer_is_text_or_text_and_calls(text: str) -> None:
     assert allowed(text)

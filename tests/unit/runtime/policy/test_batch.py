@@ -67,44 +67,34 @@ async def occupied(engine: Doubling, batcher: Batcher[int, int]) -> asyncio.Futu
     return future
 
 
-async def test_a_full_batch_starts_without_delay(engine, make):
-    batcher = make(max_size=3)
-    assert await asyncio.gather(*(batcher.submit(item) for item in (1, 2, 3))) == [2, 4, 6]
-    assert engine.batches == [[1, 2, 3]]
+@pytest.mark.parametrize(
+    ("settings", "items"),
+    [
+        ({"max_size": 3}, [1, 2, 3]),
+        ({"max_delay_s": 0.001}, [1]),
+        ({"max_delay_s": 0}, [1, 2]),
+        ({"max_size": 8, "preferred": (2, 4)}, [1, 2]),
+    ],
+    ids=["a full one", "a lone item after the longest delay", "those of one turn", "one of a preferred size"],
+)
+async def test_a_batch_starts(engine, make, settings, items):
+    batcher = make(**settings)
+    assert await asyncio.gather(*(batcher.submit(item) for item in items)) == [2 * item for item in items]
+    assert engine.batches == [items]
 
 
-async def test_a_lone_item_starts_after_the_longest_delay(engine, make):
-    assert await make(max_delay_s=0.001).submit(1) == 2
-    assert engine.batches == [[1]]
-
-
-async def test_with_no_delay_what_is_submitted_in_one_turn_runs_together(engine, make):
-    batcher = make(max_delay_s=0)
-    assert await asyncio.gather(batcher.submit(1), batcher.submit(2)) == [2, 4]
-    assert engine.batches == [[1, 2]]
-
-
-async def test_an_idle_engine_starts_with_a_preferred_size(engine, make):
-    batcher = make(max_size=8, preferred=(2, 4))
-    assert await asyncio.gather(batcher.submit(1), batcher.submit(2)) == [2, 4]
-
-
-async def test_the_next_batch_gathers_while_one_runs(engine, make):
-    batcher = make(max_delay_s=0)
+@pytest.mark.parametrize(
+    ("settings", "batches"),
+    [({"max_delay_s": 0}, [[1, 2, 3]]), ({"max_size": 8, "preferred": (1, 4)}, [[1, 2, 3, 4], [5]])],
+    ids=["all together", "those beyond a preferred size wait for their own delay"],
+)
+async def test_the_next_batch_gathers_while_one_runs(engine, make, settings, batches):
+    batcher = make(**settings)
     first = await occupied(engine, batcher)
-    rest = [batcher.put(item) for item in (1, 2, 3)]
-    engine.limiter.set()
-    assert await asyncio.gather(first, *rest) == [0, 2, 4, 6]
-    assert engine.batches == [[0], [1, 2, 3]]
-
-
-async def test_items_beyond_a_preferred_size_wait_for_their_own_delay(engine, make):
-    batcher = make(max_size=8, preferred=(1, 4))
-    first = await occupied(engine, batcher)
-    rest = [batcher.put(item) for item in range(1, 6)]
+    rest = [batcher.put(item) for batch in batches for item in batch]
     engine.limiter.set()
     await asyncio.gather(first, *rest)
-    assert engine.batches == [[0], [1, 2, 3, 4], [5]]
+    assert engine.batches == [[0], *batches]
 
 
 async def test_no_batch_waits_when_no_more_items_will_come(engine, make):

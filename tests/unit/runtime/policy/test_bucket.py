@@ -21,15 +21,6 @@ def test_a_bucket_starts_full_and_gives_no_more_than_it_has():
     assert [bucket.take() for _ in range(3)] == [True, True, False]
 
 
-def test_a_bucket_fills_with_time_up_to_its_burst():
-    clock = PausedClock()
-    bucket = emptied(10, 3, clock)
-    clock.advance(0.2)
-    assert bucket.level() == pytest.approx(2)
-    clock.advance(60)
-    assert bucket.level() == 3
-
-
 def test_forced_tokens_are_a_debt_that_time_pays():
     clock = PausedClock()
     bucket = TokenBucket(10, 3, clock)
@@ -120,13 +111,6 @@ def test_in_any_run_of_requests_there_are_at_most_its_share_and_what_was_saved_u
         budget.seen()
         spent += wants and budget.spend()
         assert spent <= share * seen + saved + 1e-3
-
-
-def test_a_quiet_time_saves_up_no_more_than_the_burst():
-    budget = ExtraBudget(0.5, 2)
-    for _ in range(100):
-        budget.seen()
-    assert [budget.spend() for _ in range(3)] == [True, True, False]
 
 
 def test_all_of_the_share_can_be_spent():

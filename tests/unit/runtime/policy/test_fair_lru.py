@@ -24,24 +24,6 @@ class Growing:
     size: int
 
 
-def fill(lru: FairLru[str, Value], tenant: str, count: int, size: int = 1) -> list[str]:
-    """Puts values of a tenant in, and lets go of what has to. Returns what went."""
-    gone = []
-    for number in range(count):
-        lru.put(f"{tenant}{number}", Value(tenant, size))
-        while lru.full:
-            gone.append(key := lru.next_to_evict())
-            lru.pop(key)
-    return gone
-
-
-def test_a_tenant_with_more_than_an_equal_part_shrinks_to_it_and_no_further() -> None:
-    lru: FairLru[str, Value] = FairLru(10**6, 10)
-    fill(lru, "b", 10)
-    fill(lru, "a", 1_000)
-    assert len(lru.keys_of("a")) == len(lru.keys_of("b")) == 5
-
-
 def test_a_value_replaces_the_previous_one() -> None:
     lru: FairLru[str, Value] = FairLru(100)
     old, new = Value("a", 10), Value("a", 20)
@@ -83,8 +65,7 @@ def test_bookkeeping_stays_small_when_values_come_and_go() -> None:
 
 
 _STEPS = st.lists(
-    st.tuples(st.sampled_from(["put", "put", "put", "pop", "use"]), st.integers(0, 12), st.integers(1, 60)),
-    max_size=80,
+    st.tuples(st.sampled_from(["put", "put", "put", "pop", "use"]), st.integers(0, 12), st.integers(1, 60)), max_size=80
 )
 
 

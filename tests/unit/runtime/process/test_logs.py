@@ -2,31 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import logging
-from collections.abc import Callable, Iterator
 
-import pytest
+from services.runtime.process.logs import whereabouts
+from tests.unit.runtime.conftest import Log
 
-from services.runtime.process.logs import setup_logging, whereabouts
-
-Log = Callable[[str], io.StringIO]
 _SECRET = "secret {}"  # filled in when it is raised: the lines of source that a log shows do not have it
-
-
-@pytest.fixture
-def log() -> Iterator[Log]:
-    """Sets a log up and gives what is written to it."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-
-    def set_up(level: str) -> io.StringIO:
-        setup_logging("service", level, stream := io.StringIO())
-        return stream
-
-    yield set_up
-    root.handlers[:] = handlers
-    root.setLevel(level)
 
 
 def fail() -> None:

@@ -54,39 +54,33 @@ def of_two(kind: type[Workers]) -> Workers:
     return kind({"name": "gateway", "environment": "old"}, settings, claims)
 
 
-def test_a_worker_that_cannot_be_started_for_a_while_is_tried_again_and_ends_no_other() -> None:
-    starts = list[int]()
+@pytest.mark.parametrize(
+    ("ends", "serves"),
+    [
+        ([BlockingIOError(11, "Resource temporarily unavailable")] * 2, False),  # no process more for this user
+        ([-9, 2, 2], True),  # a file that its settings name is gone, for now
+    ],
+    ids=["it cannot be started", "it has served and cannot start again"],
+)
+def test_a_worker_that_does_not_run_for_a_while_is_tried_again_and_ends_no_other(
+    ends: list[int | OSError], serves: bool
+) -> None:
+    left = [*ends]
 
     class Failing(Workers):
         async def _run_once(self, kept: _SupervisedWorker) -> int:
-            starts.append(kept.number)
-            if len(starts) < 3:
-                raise BlockingIOError(11, "Resource temporarily unavailable")  # no process more for this user
-            kept.stop.set()
-            return 0
-
-    workers = of_two(Failing)
-    assert on_paused_loop(workers._keep(workers._workers[1])) == 0
-    assert len(starts) == 3
-
-
-def test_a_worker_that_has_served_and_cannot_start_again_ends_no_other() -> None:
-    starts = list[int]()
-
-    class Failing(Workers):
-        async def _run_once(self, kept: _SupervisedWorker) -> int:
-            starts.append(kept.number)
-            if len(starts) == 1:
+            if serves and len(left) == len(ends):
                 kept.serving.set()
-                return -9
-            if len(starts) < 4:
-                return 2  # a file that its settings name is gone, for now
-            kept.stop.set()
-            return 0
+            if not left:
+                kept.stop.set()
+                return 0
+            if isinstance(end := left.pop(0), OSError):
+                raise end
+            return end
 
     workers = of_two(Failing)
     assert on_paused_loop(workers._keep(workers._workers[1])) == 0
-    assert len(starts) == 4
+    assert left == []
     assert not workers.stop.is_set()
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -13,9 +12,9 @@ from grpc._cython import cygrpc  # type: ignore[attr-defined]
 from prometheus_client import REGISTRY
 
 from hedgerow.cache.v1 import cache_pb2
-from services.runtime.process.logs import setup_logging
 from services.runtime.rpc import gone_callers
 from services.runtime.rpc.boundary import Method
+from tests.unit.runtime.conftest import Log
 
 WATCH = cache_pb2.DESCRIPTOR.services_by_name["CacheService"].methods_by_name["WatchInvalidations"]
 
@@ -66,20 +65,11 @@ def _cancelled() -> float:
     return REGISTRY.get_sample_value("hedgerow_rpc_seconds_count", labels) or 0.0
 
 
-@pytest.fixture
-def log() -> Iterator[io.StringIO]:
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    setup_logging("service", "INFO", stream := io.StringIO())
-    yield stream
-    root.handlers[:] = handlers
-    root.setLevel(level)
-
-
 @pytest.mark.parametrize(("error", "is_logged"), [(cygrpc.ExecuteBatchError("gone"), False), (ValueError(), True)])
-def test_a_status_that_reaches_no_caller_is_not_in_the_log(log: io.StringIO, error: Exception, is_logged: bool) -> None:
+def test_a_status_that_reaches_no_caller_is_not_in_the_log(log: Log, error: Exception, is_logged: bool) -> None:
+    written = log("INFO")
     try:
         raise error
     except Exception:
         logging.getLogger(gone_callers.LOGGER).exception("raised by servicer method")
-    assert ("ERROR" in log.getvalue()) is is_logged
+    assert ("ERROR" in written.getvalue()) is is_logged

@@ -9,17 +9,10 @@ import pytest
 
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.upstream.llm import Llm
-from services.runtime.errors import (
-    Unavailable,
-)
+from services.runtime.errors import Unavailable
 from services.runtime.process.health import Health
 from services.runtime.rpc.in_process import Address, Hosted, InProcessChannel
-from tests.unit.runtime.rpc.transports import (
-    SERVICES,
-    Scripted,
-    forever,
-    in_process,
-)
+from tests.unit.runtime.rpc.transports import SERVICES, Scripted, forever, in_process
 from tests.waiting import until
 
 

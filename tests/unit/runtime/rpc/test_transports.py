@@ -11,11 +11,9 @@ import grpc
 import pytest
 from prometheus_client import REGISTRY
 
-from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from hedgerow.router.v1 import router_pb2
-from services.gateway.upstream.cache import Cache
 from services.gateway.upstream.call_errors import Refused
 from services.gateway.upstream.calls import whose
 from services.gateway.upstream.router import Router
@@ -117,19 +115,11 @@ async def test_a_caller_that_is_cancelled_stops_the_servicer(wired: Wired, strea
     await asyncio.wait_for(wired.service.stopped.wait(), 5)
 
 
-async def test_a_cancelled_lookup_stops_its_servicer(wired: Wired) -> None:
-    wired.service.work = forever
-    asking = asyncio.create_task(Cache(wired.channel).lookup(cache_pb2.LookupRequest(), 5, ()))
-    await until(lambda: bool(wired.service.calls), 5)
-    asking.cancel()
-    await asyncio.wait_for(wired.service.stopped.wait(), 5)
-
-
 ERRORS: list[tuple[Exception, type[ServiceError], str]] = [
     (InvalidInput("top_k", "1 or more", 0), Refused, "top_k: 1 or more, got 0"),
     (ContextExceeded.of(10, 12), ContextExceeded, "maximum context length is 10 tokens"),
     (Missing("no such model"), Missing, "small: NOT_FOUND: no such model"),
-    (Exhausted("busy", retry_delay_s=1.5), Exhausted, "small: RESOURCE_EXHAUSTED: busy"),
+    (Exhausted("büsy", retry_delay_s=1.5), Exhausted, "small: RESOURCE_EXHAUSTED: büsy"),
     (ShareUsed("yours is used", retry_delay_s=0.5), ShareUsed, "yours is used"),
     (TooLate("no time"), TooLate, "small: DEADLINE_EXCEEDED: no time"),
     (NotSupported("no pictures"), NotSupported, "small: UNIMPLEMENTED: no pictures"),

@@ -14,7 +14,6 @@ from typing import Any
 import grpc
 from grpc_health.v1 import health_pb2
 
-from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.llm.v1 import llm_pb2
 from hedgerow.router.v1 import router_pb2
@@ -28,16 +27,15 @@ from tests.unit.runtime.served import served
 from tests.waiting import until
 
 LLM = llm_pb2.DESCRIPTOR.services_by_name["LLMService"]
-CACHE = cache_pb2.DESCRIPTOR.services_by_name["CacheService"]
 ROUTER = router_pb2.DESCRIPTOR.services_by_name["RouterService"]
-SERVICES = [LLM, CACHE, ROUTER]
+SERVICES = [LLM, ROUTER]
 SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
 STOP = chat_pb2.FINISH_REASON_STOP
 
 
 @dataclass
 class Scripted:
-    """All three services. `work` is done before the first reply; `error` is raised after `texts`."""
+    """Both services. `work` is done before the first reply; `error` is raised after `texts`."""
 
     texts: tuple[str, ...] = ("Pa", "ris")
     work: Callable[[], Awaitable[object]] | None = None
@@ -75,12 +73,6 @@ class Scripted:
     async def GetModel(self, request: llm_pb2.GetModelRequest, call: Call) -> llm_pb2.GetModelResponse:
         await self._before()
         return llm_pb2.GetModelResponse(context_tokens=4096)
-
-    async def Lookup(self, request: cache_pb2.LookupRequest, call: Call) -> cache_pb2.LookupResponse:
-        self.calls.append(call)
-        self.requests.append(request)
-        await self._before()
-        return cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_MISS, key="k")
 
     async def WatchTable(
         self, request: router_pb2.WatchTableRequest, call: Call

@@ -23,10 +23,6 @@ def parsed(pieces: list[bytes], limit: int = 1_000) -> list[str]:
     return [event for piece in pieces for event in parser.feed(piece)]
 
 
-def test_the_data_of_events_is_found() -> None:
-    assert parsed([STREAM]) == EVENTS
-
-
 @given(st.sets(st.integers(1, len(STREAM) - 1)))
 def test_events_are_parsed_for_any_division_of_the_body(cuts: set[int]) -> None:
     edges = [0, *sorted(cuts), len(STREAM)]

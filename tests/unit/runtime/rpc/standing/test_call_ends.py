@@ -10,13 +10,7 @@ import pytest
 
 from hedgerow.llm.v1 import llm_pb2
 from services.runtime.rpc.standing import frames
-from services.runtime.rpc.standing.frames import (
-    CANCEL,
-    DATA,
-    END,
-    OPEN,
-    with_head,
-)
+from services.runtime.rpc.standing.frames import CANCEL, DATA, END, OPEN, with_head
 from tests.unit.runtime.rpc.standing.wire import GENERATE, Wire, message, outcome
 from tests.unit.runtime.rpc.transports import Scripted, forever
 from tests.waiting import until
@@ -112,31 +106,6 @@ async def test_a_malformed_reply_ends_its_call(wire: Wire, service: Scripted) ->
     assert (await outcome(call))[1:] == (grpc.StatusCode.INTERNAL, "a malformed reply of 1 bytes")
     await wire.settled()
     assert service.stopped.is_set()
-
-
-async def test_the_clean_up_of_a_late_call_is_not_cancelled_by_its_caller(wire: Wire, service: Scripted) -> None:
-    may_stop, cleaning = asyncio.Event(), asyncio.Event()
-    cleaned = False
-
-    async def stop_slowly() -> None:
-        nonlocal cleaned
-        try:
-            await forever()
-        finally:
-            cleaning.set()
-            await may_stop.wait()
-            cleaned = True
-
-    service.work = stop_slowly
-    wire.served.receive(message(OPEN, 7, with_head([GENERATE, 50], (), b"")))
-    await until(cleaning.is_set)
-    wire.served.receive(message(CANCEL, 7))
-    ending = asyncio.create_task(wire.end())
-    for _ in range(3):
-        await asyncio.sleep(0)
-    may_stop.set()
-    await ending
-    assert cleaned
 
 
 async def test_a_call_that_is_over_leaves_nothing_to_the_garbage_collector(wire: Wire) -> None:
