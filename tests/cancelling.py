@@ -12,33 +12,43 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Coroutine, Generator, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
-from functools import partial
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from functools import partial, wraps
 from itertools import count
 from typing import Any, Literal
 
 from services.runtime.errors import ServiceError
 from tests.clock import on_paused_loop
 
+Work = AsyncIterator[Coroutine[Any, Any, object]]  # what a scene yields: the coroutine
 Scene = Callable[[], AbstractAsyncContextManager[Coroutine[Any, Any, object]]]
 Moment = Literal["waiting", "waking"]
 _TURNS = 30  # of the loop, for each task that ends another
 
 
-def cancelled_at_every_await(scene: Scene) -> int:
-    """Play `scene` until its coroutine ends before it is cancelled. Returns how many awaits it has; the 0th moment is
-    before it has begun. The coroutine may end with a service's error where it is not cancelled."""
+def cancelled_at_every_await(awaits: int = 1) -> Callable[[Callable[..., Work]], Callable[..., None]]:
+    """Makes a scene a test, which plays it until its coroutine ends before it is cancelled. `awaits`: how many awaits
+    it has at least; the 0th moment is before it has begun. The coroutine may end with a service's error where it is not
+    cancelled."""
     moments: tuple[Moment, ...] = ("waiting", "waking")
-    for moment in moments:
-        for number in count():
-            try:
-                if not on_paused_loop(_played(scene, number, moment)):
-                    break
-            except BaseException as problem:
-                problem.add_note(f"cancelled at await {number}, {moment}")
-                raise
-    return number - 1
+
+    def as_test(scene: Callable[..., Work]) -> Callable[..., None]:
+        @wraps(scene)
+        def test(**given: Any) -> None:
+            for moment in moments:
+                for number in count():
+                    try:
+                        if not on_paused_loop(_played(partial(asynccontextmanager(scene), **given), number, moment)):
+                            break
+                    except BaseException as problem:
+                        problem.add_note(f"cancelled at await {number}, {moment}")
+                        raise
+                assert number > awaits
+
+        return test
+
+    return as_test
 
 
 def disturbed_at_every_turn(scene: Scene, disturb: Callable[[asyncio.Task[object]], object]) -> int:

@@ -6,16 +6,14 @@ import asyncio
 import gc
 import threading
 import weakref
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from itertools import pairwise
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from services.runtime.aside import LARGE_BYTES, MEDIUM_BYTES, _turns, aside, give_way, size_in
-from tests.cancelling import cancelled_at_every_await, settled
+from tests.cancelling import Work, cancelled_at_every_await, settled
 
 
 async def test_work_on_a_large_request_leaves_the_event_loop() -> None:
@@ -191,14 +189,11 @@ async def test_pieces_are_done_one_at_a_time_though_other_work_never_ends(clock:
     assert seen[1] - seen[0] in range(4, 8)  # 2 ms, and the turn of its own
 
 
-def test_a_caller_that_leaves_gives_its_turn_back() -> None:
-    @asynccontextmanager
-    async def scene() -> AsyncIterator[Coroutine[Any, Any, object]]:
-        other = asyncio.create_task(give_way("other"))
-        yield give_way("acme")
-        await other
-        await settled()
-        turns = _turns[asyncio.get_running_loop()]
-        assert (turns._slots._running, turns.waiting) == (0, 0)
-
-    assert cancelled_at_every_await(scene) >= 2
+@cancelled_at_every_await(awaits=2)
+async def test_a_caller_that_leaves_gives_its_turn_back() -> Work:
+    other = asyncio.create_task(give_way("other"))
+    yield give_way("acme")
+    await other
+    await settled()
+    turns = _turns[asyncio.get_running_loop()]
+    assert (turns._slots._running, turns.waiting) == (0, 0)

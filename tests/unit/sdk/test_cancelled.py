@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
 
 import grpc
@@ -12,10 +12,9 @@ import pytest
 
 from hedgerow import AsyncClient, Cancelled
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from tests.cancelling import cancelled_at_every_await
+from tests.cancelling import Work, cancelled_at_every_await
 from tests.unit.sdk.scripted_call import ScriptedCall
 
-Work = AsyncIterator[Coroutine[Any, Any, object]]
 LOST = grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata(), grpc.aio.Metadata(), "Socket closed")
 
 
@@ -74,16 +73,13 @@ async def converse(client: AsyncClient) -> None:
         pytest.param(converse, [[pb.ConverseResponse() for _ in range(5)]], id="converse"),
     ],
 )
-def test_a_cancelled_call_of_the_client_leaves_nothing_behind(work: Any, scripts: list[list[Any]]):
-    @asynccontextmanager
-    async def scene() -> Work:
-        client, stub = AsyncClient("127.0.0.1:1"), ScriptedStub(*scripts)
-        client._make_stub = lambda _: stub
-        yield work(client)
-        assert all(call.over for call in stub.calls)
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    assert cancelled_at_every_await(scene) >= 2
+@cancelled_at_every_await(awaits=2)
+async def test_a_cancelled_call_of_the_client_leaves_nothing_behind(work: Any, scripts: list[list[Any]]) -> Work:
+    client, stub = AsyncClient("127.0.0.1:1"), ScriptedStub(*scripts)
+    client._make_stub = lambda _: stub
+    yield work(client)
+    assert all(call.over for call in stub.calls)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def test_a_stream_whose_reader_was_cancelled_is_no_bug_of_the_gateway() -> None:

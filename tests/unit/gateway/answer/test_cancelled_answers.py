@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -20,16 +19,14 @@ from services.gateway.api.idempotency import IdempotencyStore, with_heartbeats
 from services.gateway.policies.tenant_aware_breaker import TenantAwareBreaker
 from services.gateway.settings.serving import KeptSettings
 from services.runtime.errors import Unavailable
-from tests.cancelling import cancelled_at_every_await
+from tests.cancelling import Work, cancelled_at_every_await
 from tests.clock import loop_clock
 from tests.unit.gateway.answer.scene import MISS, Scene
 from tests.unit.gateway.answer.stages.cascades import cascading
-from tests.unit.gateway.reading import sent_by
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, finish, text
 from tests.unit.gateway.scripted_media import ScriptedAudio, ScriptedVision, senses
 from tests.unit.gateway.scripted_tools import ScriptedTools, calls, toolbox
 
-Work = AsyncIterator[Coroutine[Any, Any, object]]
 OFFERED = [pb.MeshTool(name="weather", offered=True)]
 
 
@@ -116,69 +113,58 @@ def assert_over(scene: Scene) -> None:
 @pytest.mark.parametrize("name", SCENES)
 @pytest.mark.parametrize("heartbeats", [False, True])
 @pytest.mark.parametrize("probes", [False, True])
-def test_a_cancelled_answer_leaves_nothing_behind(name: str, heartbeats: bool, probes: bool):
+@cancelled_at_every_await(awaits=2)
+async def test_a_cancelled_answer_leaves_nothing_behind(name: str, heartbeats: bool, probes: bool) -> Work:
     make, fields = SCENES[name]
+    scene = make()
+    for breaker in breakers(scene):
+        breaker.clock = breaker._common.clock = loop_clock
+    if probes:
+        await on_probation(scene)
 
-    @asynccontextmanager
-    async def scene() -> Work:
-        scene_ = make()
-        for breaker in breakers(scene_):
-            breaker.clock = breaker._common.clock = loop_clock
-        if probes:
-            await on_probation(scene_)
+    async def work() -> None:
+        give = (await begun(scene, fields)).give
+        await (with_heartbeats(give, read, 0.005) if heartbeats else give(read))
 
-        async def work() -> None:
-            give = (await begun(scene_, fields)).give
-            await (with_heartbeats(give, read, 0.005) if heartbeats else give(read))
-
-        yield work()
-        assert_over(scene_)
-        await asyncio.sleep(600)
-        assert all(breaker.would_admit("acme") for breaker in breakers(scene_)), "a breaker still waits for a probe"
-
-    assert cancelled_at_every_await(scene) >= 2
+    yield work()
+    assert_over(scene)
+    await asyncio.sleep(600)
+    assert all(breaker.would_admit("acme") for breaker in breakers(scene)), "a breaker still waits for a probe"
 
 
-def test_a_cancelled_reader_leaves_all_of_a_shared_generation_to_the_other():
-    @asynccontextmanager
-    async def scene() -> Work:
-        scene_ = plain()
-        other = asyncio.create_task(joined(scene_))
+@cancelled_at_every_await(awaits=2)
+async def test_a_cancelled_reader_leaves_all_of_a_shared_generation_to_the_other() -> Work:
+    scene = plain()
+    other = asyncio.create_task(joined(scene))
 
-        async def work() -> None:
-            await scene_.answer().give(read)
+    async def work() -> None:
+        await scene.answer().give(read)
 
-        yield work()
-        assert await other == "Paris."
-        assert_over(scene_)
-        assert len(scene_.llms["small"].calls) == 1
-        assert len(scene_.backends.models._under_way) == 0
-
-    assert cancelled_at_every_await(scene) >= 2
+    yield work()
+    assert await other == "Paris."
+    assert_over(scene)
+    assert len(scene.llms["small"].calls) == 1
+    assert len(scene.backends.models._under_way) == 0
 
 
 async def joined(scene: Scene) -> str:
     await asyncio.sleep(0)
-    messages = [message async for message in sent_by(scene.answer().give)]
-    return messages[-1].events[-1].final.text
+    return (await scene.answer().give()).text
 
 
 @pytest.mark.parametrize("kept_ms", [1, 60_000])
-def test_a_cancelled_stored_answer_without_a_returning_client_leaves_nothing_behind(kept_ms: int):
-    @asynccontextmanager
-    async def scene() -> Work:
-        scene_, kept = plain(), IdempotencyStore(KeptSettings(ms=kept_ms))
+@cancelled_at_every_await(awaits=2)
+async def test_a_cancelled_stored_answer_without_a_returning_client_leaves_nothing_behind(kept_ms: int) -> Work:
+    scene, kept = plain(), IdempotencyStore(KeptSettings(ms=kept_ms))
 
-        async def begin(span: Span, send: Send) -> None:
-            await scene_.answer().give(send)
+    async def begin(span: Span, send: Send) -> None:
+        await scene.answer().give(send)
 
-        async def admit(claim: Claim) -> Reservation:
-            raise AssertionError("a second client connected")
+    async def admit(claim: Claim) -> Reservation:
+        raise AssertionError("a second client connected")
 
-        request = pb.GenerateRequest(idempotency_key="k")
-        yield with_heartbeats(partial(kept.follow, request, "acme", begin, admit, 60.0), read, 0.005)
-        await asyncio.sleep(120)
-        assert (len(kept), kept.size) == (0, 0)
-        assert_over(scene_)
-
-    assert cancelled_at_every_await(scene) >= 2
+    request = pb.GenerateRequest(idempotency_key="k")
+    yield with_heartbeats(partial(kept.follow, request, "acme", begin, admit, 60.0), read, 0.005)
+    await asyncio.sleep(120)
+    assert (len(kept), kept.size) == (0, 0)
+    assert_over(scene)

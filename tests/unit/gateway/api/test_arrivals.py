@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +12,7 @@ from opentelemetry.trace import INVALID_SPAN
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
-from services.gateway.admission.control import CALL_S, READ_S, AdmissionControl
+from services.gateway.admission.control import AdmissionControl
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.intake import Intake, Limits
 from services.gateway.admission.quota import Allowance, QuotaExceeded
@@ -25,7 +24,7 @@ from services.gateway.settings.serving import ShedSettings
 from services.runtime.errors import InvalidInput
 from services.runtime.policy.waiting_bytes import WaitingBytes
 from services.runtime.rpc.arrival import WINDOW_BYTES
-from tests.cancelling import cancelled_at_every_await
+from tests.cancelling import Work, cancelled_at_every_await
 
 pytestmark = pytest.mark.paused
 
@@ -40,8 +39,7 @@ class Scene:
 
     def __init__(self, limits: Limits | None = None, **allowance: float):
         self.allowance = Allowance(**allowance)  # type: ignore[arg-type]
-        self.work = WorkShares(lambda: 0.0, 0.85)
-        self.admission = AdmissionControl(ShedSettings(), self.work)
+        self.admission = AdmissionControl(ShedSettings(), WorkShares(lambda: 0.0, 0.85))
         self.intake = Intake(WaitingBytes(ROOM, BodiesWaiting), self.admission, limits or Limits())
         self.kept: Any = SimpleNamespace(unread=lambda _: False)
         self.arrivals = Arrivals(SETTINGS, self.intake, self.kept)
@@ -84,13 +82,6 @@ async def test_a_message_has_room_for_a_window_then_for_the_largest_and_then_for
     assert not scene.held
 
 
-async def test_the_bytes_of_a_message_count_as_its_tenants_work() -> None:
-    scene = Scene()
-    await scene.arrival("a").one(soon)
-    scene.admission.spend(Tenant("idle", allowance=scene.allowance), CALL_S + len(MESSAGE) * READ_S)
-    assert [scene.work.share(name) for name in ("a", "idle")] == [pytest.approx(1)] * 2
-
-
 async def test_a_message_that_is_not_whole_soon_is_refused_where_there_is_no_room_for_the_largest() -> None:
     scene = Scene()
     scene.intake.waiting.take("b", ROOM // 2)
@@ -120,17 +111,6 @@ async def test_a_large_message_that_came_with_its_headers_has_room_for_what_it_i
     scene.intake.waiting.take("c", ROOM // 2 - WINDOW_BYTES)
     with pytest.raises(BodiesWaiting):
         await scene.arrival("a").one(read)
-
-
-async def test_messages_that_do_not_come_share_their_room_and_one_tenant_has_half_of_it() -> None:
-    scene = Scene()
-    reading = [asyncio.create_task(scene.arrival("a").one(late)) for _ in range(2)]
-    await asyncio.sleep(0.1)
-    with pytest.raises(BodiesWaiting, match="bytes of this tenant") as refused:
-        await scene.arrival("a").one(never)
-    assert refused.value.retry_delay_s == 1.0
-    assert await scene.arrival("b").one(soon) == MESSAGE
-    await asyncio.gather(*reading)
 
 
 async def test_messages_that_came_with_their_headers_wait_for_their_turn_and_none_is_refused() -> None:
@@ -207,23 +187,20 @@ async def test_a_stream_without_a_message_holds_nothing() -> None:
     assert not scene.held
 
 
-def test_a_client_that_leaves_while_its_message_is_read_holds_no_bytes() -> None:
-    @asynccontextmanager
-    async def scenes() -> AsyncIterator[Coroutine[Any, Any, object]]:
-        scene = Scene(concurrency=3)
-        scene.intake.waiting.take("b", ROOM)
-        asyncio.get_running_loop().call_later(0.5, scene.intake.waiting.give_back, "b", ROOM)
-        arrival = scene.arrival("a")
+@cancelled_at_every_await(awaits=3)
+async def test_a_client_that_leaves_while_its_message_is_read_holds_no_bytes() -> Work:
+    scene = Scene(concurrency=3)
+    scene.intake.waiting.take("b", ROOM)
+    asyncio.get_running_loop().call_later(0.5, scene.intake.waiting.give_back, "b", ROOM)
+    arrival = scene.arrival("a")
 
-        async def work() -> None:
-            try:
-                await arrival.one(late)
-            finally:
-                arrival.admitted()
+    async def work() -> None:
+        try:
+            await arrival.one(late)
+        finally:
+            arrival.admitted()
 
-        yield work()
-        await asyncio.sleep(1.0)
-        assert not scene.held
-        assert not any(account.in_flight for account in scene.admission._quotas._accounts.values())
-
-    assert cancelled_at_every_await(scenes) == 3
+    yield work()
+    await asyncio.sleep(1.0)
+    assert not scene.held
+    assert not any(account.in_flight for account in scene.admission._quotas._accounts.values())

@@ -4,9 +4,8 @@ A client that stays gets the end of every answer that has begun."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
-from typing import Any
 
 import pytest
 
@@ -16,12 +15,10 @@ from services.gateway.api import conversation as under_test
 from services.gateway.api.conversation import Conversation
 from services.gateway.api.speech_queue import ConversationBytes, Spoken
 from services.gateway.errors import KeyUnknown
-from tests.cancelling import cancelled_at_every_await, disturbed_at_every_turn
+from tests.cancelling import Work, cancelled_at_every_await, disturbed_at_every_turn
 from tests.unit.gateway.api.talking import STARTED, delta, partial, segment
 from tests.unit.gateway.scripted_media import Said, ScriptedAudio
 
-Work = AsyncIterator[Coroutine[Any, Any, object]]
-Disturb = Callable[["Talk"], object]
 INTERRUPT = pb.ConverseRequest(interrupt=pb.Interrupt())
 END = "end"  # of an answer: its last message says so
 MOST_BYTES = 400  # that may wait for the audio service: two pieces
@@ -129,24 +126,16 @@ def _few_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(under_test, "_AHEAD", 1)
 
 
-@pytest.mark.parametrize("name", SCENES)
-def test_a_conversation_cancelled_at_any_turn_of_the_loop_leaves_nothing_behind(name: str):
-    @asynccontextmanager
-    async def scene() -> Work:
-        talk = SCENES[name]()
-        yield talk.run()
-        talk.assert_over()
-
-    assert disturbed_at_every_turn(scene, lambda task: task.cancel()) >= 20
-
-
-def end(talk: Talk) -> None:
-    talk.conversation.end(KeyUnknown("revoked"))
+DISTURBANCES: dict[str, Callable[[asyncio.Task[object], Talk], object]] = {
+    "cancelled": lambda task, _: task.cancel(),
+    "closed": lambda _, talk: talk.conversation.close(),
+    "ended": lambda _, talk: talk.conversation.end(KeyUnknown("revoked")),
+}
 
 
 @pytest.mark.parametrize("name", SCENES)
-@pytest.mark.parametrize("disturb", [lambda talk: talk.conversation.close(), end], ids=["closed", "ended"])
-def test_a_conversation_leaves_nothing_however_it_ends(name: str, disturb: Disturb):
+@pytest.mark.parametrize("how", DISTURBANCES)
+def test_a_conversation_that_ends_at_any_turn_of_the_loop_leaves_nothing_behind(name: str, how: str):
     talks = list[Talk]()
 
     @asynccontextmanager
@@ -154,52 +143,45 @@ def test_a_conversation_leaves_nothing_however_it_ends(name: str, disturb: Distu
         talks.append(talk := SCENES[name]())
         yield talk.run()
         talk.assert_over()
-        if disturb is not end:
+        if how == "closed":
             assert talk.unfinished() == set()
 
-    assert disturbed_at_every_turn(scene, lambda _: disturb(talks[-1])) >= 20
+    assert disturbed_at_every_turn(scene, lambda task: DISTURBANCES[how](task, talks[-1])) >= 20
 
 
 @pytest.mark.parametrize("most", [300, 10_000])
-def test_a_cancelled_client_that_waits_for_bytes_leaves_nothing_behind(most: int):
+@cancelled_at_every_await()
+async def test_a_cancelled_client_that_waits_for_bytes_leaves_nothing_behind(most: int) -> Work:
     """`most`: of the tenant, for two messages, and for all."""
-
-    @asynccontextmanager
-    async def scene() -> Work:
-        tally = ConversationBytes(most)
-        one, other = Spoken(300, tally), Spoken(300, tally)
-        for _ in range(2):
-            await one.put(b"")
-        asyncio.get_running_loop().call_later(0.01, lambda: asyncio.ensure_future(one.get()))
-        yield one.put(b"last")
-        await asyncio.sleep(1)
-        assert tally._listeners == []
-        assert tally.waiting == one._waiting == sum(128 + len(each) for each in one._messages)
-        async with asyncio.timeout(1):
-            await other.put(b"")
-            while one._messages:
-                await one.get()
-            assert await other.get() == b""
-        assert tally.waiting == 0
-
-    assert cancelled_at_every_await(scene) >= 1
+    tally = ConversationBytes(most)
+    one, other = Spoken(300, tally), Spoken(300, tally)
+    for _ in range(2):
+        await one.put(b"")
+    asyncio.get_running_loop().call_later(0.01, lambda: asyncio.ensure_future(one.get()))
+    yield one.put(b"last")
+    await asyncio.sleep(1)
+    assert tally._listeners == []
+    assert tally.waiting == one._waiting == sum(128 + len(each) for each in one._messages)
+    async with asyncio.timeout(1):
+        await other.put(b"")
+        while one._messages:
+            await one.get()
+        assert await other.get() == b""
+    assert tally.waiting == 0
 
 
-def test_a_cancelled_reader_of_speech_loses_none():
-    @asynccontextmanager
-    async def scene() -> Work:
-        tally, taken = ConversationBytes(1_000), list[bytes | None]()
-        spoken = Spoken(1_000, tally)
+@cancelled_at_every_await()
+async def test_a_cancelled_reader_of_speech_loses_none() -> Work:
+    tally, taken = ConversationBytes(1_000), list[bytes | None]()
+    spoken = Spoken(1_000, tally)
 
-        async def take() -> None:
-            taken.append(await spoken.get())
+    async def take() -> None:
+        taken.append(await spoken.get())
 
-        asyncio.get_running_loop().call_later(0.01, lambda: asyncio.ensure_future(spoken.put(b"said")))
-        yield take()
-        await asyncio.sleep(1)
-        spoken.end()
-        while rest := await spoken.get():
-            taken.append(rest)
-        assert (taken, tally.waiting) == ([b"said"], 0)
-
-    assert cancelled_at_every_await(scene) >= 1
+    asyncio.get_running_loop().call_later(0.01, lambda: asyncio.ensure_future(spoken.put(b"said")))
+    yield take()
+    await asyncio.sleep(1)
+    spoken.end()
+    while rest := await spoken.get():
+        taken.append(rest)
+    assert (taken, tally.waiting) == ([b"said"], 0)

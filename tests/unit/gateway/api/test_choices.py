@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -23,7 +21,7 @@ from services.gateway.policies.work_shares import WorkShares
 from services.gateway.settings.serving import ShedSettings
 from services.runtime.deadline import Deadline
 from services.runtime.errors import Faulty, InvalidInput, ServiceError
-from tests.cancelling import cancelled_at_every_await
+from tests.cancelling import Work, cancelled_at_every_await
 from tests.clock import loop_clock
 from tests.unit.gateway.admission.scene import request, tenant
 
@@ -138,13 +136,10 @@ async def test_the_first_error_ends_all() -> None:
     assert preparation.left()[0] == 0
 
 
-def test_cancelled_answers_hold_no_concurrency_and_no_tokens() -> None:
-    @asynccontextmanager
-    async def scene() -> AsyncIterator[Coroutine[Any, Any, object]]:
-        preparation = ScriptedPreparation(NO_SUCH_FIELD)
-        yield given(preparation, 2, tried=True)
-        await asyncio.sleep(60)
-        if preparation._admission._quotas._accounts:
-            assert preparation.left() == (0, 3, 6_000)
-
-    assert cancelled_at_every_await(scene) >= 1
+@cancelled_at_every_await()
+async def test_cancelled_answers_hold_no_concurrency_and_no_tokens() -> Work:
+    preparation = ScriptedPreparation(NO_SUCH_FIELD)
+    yield given(preparation, 2, tried=True)
+    await asyncio.sleep(60)
+    if preparation._admission._quotas._accounts:
+        assert preparation.left() == (0, 3, 6_000)

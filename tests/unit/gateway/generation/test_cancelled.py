@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -19,39 +17,35 @@ from services.gateway.prefix_warmup import probe as touched
 from services.gateway.prefix_warmup import touch
 from services.gateway.upstream.fleet import Fleet
 from services.runtime.deadline import Deadline
-from tests.cancelling import cancelled_at_every_await
+from tests.cancelling import Work, cancelled_at_every_await
 from tests.clock import loop_clock
 from tests.unit.gateway.generation.scene import GONE, Scene, too_busy
 from tests.unit.gateway.scripted import ScriptedLlm, Step, finish, fleet, text
 from tests.unit.gateway.upstream import test_llm
 
-Work = AsyncIterator[Coroutine[Any, Any, object]]
 BUDGET = 100.0  # of extra calls, saved up
 
 
 @pytest.mark.parametrize("in_background", [False, True])
-def test_at_a_limiter(in_background: bool):
-    @asynccontextmanager
-    async def scene() -> Work:
-        limiter = Limiter("m", FixedLimit(1), 10, 60, shed_load=1, clock=loop_clock)
-        held = await limiter.enter(SlotRequest(100, "other", 1.0, Deadline.never(loop_clock)))
-        release = asyncio.get_running_loop().call_later(1, held.release)
-        placed = (lambda: None) if in_background else None
+@cancelled_at_every_await(awaits=2)
+async def test_at_a_limiter(in_background: bool) -> Work:
+    limiter = Limiter("m", FixedLimit(1), 10, 60, shed_load=1, clock=loop_clock)
+    held = await limiter.enter(SlotRequest(100, "other", 1.0, Deadline.never(loop_clock)))
+    release = asyncio.get_running_loop().call_later(1, held.release)
+    placed = (lambda: None) if in_background else None
 
-        async def work() -> None:
-            slot = await limiter.enter(SlotRequest(100, "acme", 1.0, Deadline.after(60, loop_clock), placed))
-            try:
-                await asyncio.sleep(1)
-            finally:
-                slot.release()
+    async def work() -> None:
+        slot = await limiter.enter(SlotRequest(100, "acme", 1.0, Deadline.after(60, loop_clock), placed))
+        try:
+            await asyncio.sleep(1)
+        finally:
+            slot.release()
 
-        yield work()
-        release.cancel()
-        held.release()
-        assert (limiter.in_flight, limiter.waiting, len(limiter._backlog), limiter._in_batches) == (0, 0, 0, 0)
-        assert not limiter._shares._tenants
-
-    assert cancelled_at_every_await(scene) >= 2
+    yield work()
+    release.cancel()
+    held.release()
+    assert (limiter.in_flight, limiter.waiting, len(limiter._backlog), limiter._in_batches) == (0, 0, 0, 0)
+    assert not limiter._shares._tenants
 
 
 def behind(settings: dict[str, Any] | None = None, **llms: object) -> Fleet:
@@ -114,32 +108,28 @@ GENERATIONS: dict[str, tuple[dict[str, Any], dict[str, list[list[Step]]], dict[s
 
 @pytest.mark.parametrize("name", GENERATIONS)
 @pytest.mark.parametrize("make", [ScriptedLlm, test_llm.ScriptedLlm], ids=["scripted", "gRPC"])
-def test_in_a_generation(name: str, make: type[ScriptedLlm]):
+@cancelled_at_every_await()
+async def test_in_a_generation(name: str, make: type[ScriptedLlm]) -> Work:
     """Also for calls that are cancelled as gRPC's are: the reader is notified a turn later."""
     settings, scripts, how = GENERATIONS[name]
-
-    @asynccontextmanager
-    async def scene() -> Work:
-        llms = {model: [make(*script) for script in each] for model, each in scripts.items()}
-        fleet_ = behind(settings, **llms)
-        order = Scene(fleet_, budget_s=how.get("budget_s", 20.0))
-        pool = fleet_.pools["m"]
-        if how.get("throttled"):
-            pool.replicas[0].breaker.enter("acme").throttled(1)
-            await asyncio.sleep(2)
-        job, held = order.job, None
-        if "limit" in settings:
-            job = replace(job, slot_request=replace(job.slot_request, on_slot=how.get("on_slot")))
-            held = await pool.limiter.enter(SlotRequest(100, "other", 1.0, Deadline.never(loop_clock)))
-            release = asyncio.get_running_loop().call_later(0.5, held.release)
-        flight = Flight[Any]()
-        yield make_stack(fleet_, order.observed.append)._inner(job, flight)
-        if held:
-            release.cancel()
-            held.release()
-        await assert_as_before(fleet_, job)
-
-    cancelled_at_every_await(scene)
+    llms = {model: [make(*script) for script in each] for model, each in scripts.items()}
+    fleet_ = behind(settings, **llms)
+    order = Scene(fleet_, budget_s=how.get("budget_s", 20.0))
+    pool = fleet_.pools["m"]
+    if how.get("throttled"):
+        pool.replicas[0].breaker.enter("acme").throttled(1)
+        await asyncio.sleep(2)
+    job, held = order.job, None
+    if "limit" in settings:
+        job = replace(job, slot_request=replace(job.slot_request, on_slot=how.get("on_slot")))
+        held = await pool.limiter.enter(SlotRequest(100, "other", 1.0, Deadline.never(loop_clock)))
+        release = asyncio.get_running_loop().call_later(0.5, held.release)
+    flight = Flight[Any]()
+    yield make_stack(fleet_, order.observed.append)._inner(job, flight)
+    if held:
+        release.cancel()
+        held.release()
+    await assert_as_before(fleet_, job)
 
 
 @pytest.mark.paused
@@ -160,17 +150,14 @@ async def test_when_the_last_reader_leaves(name: str, make: type[ScriptedLlm]):
 
 
 @pytest.mark.parametrize("busy", [False, True])
-def test_in_a_warm_up_call(busy: bool):
-    @asynccontextmanager
-    async def scene() -> Work:
-        fleet_ = behind({"limit": ONE_SLOT}, m=[ScriptedLlm(0.1, text("a"), 0.1, finish())])
-        pool = fleet_.pools["m"]
-        held = await pool.limiter.enter(SlotRequest(100, "other", 1.0, Deadline.never(loop_clock))) if busy else None
-        if held:
-            asyncio.get_running_loop().call_later(0.5, held.release)
-        yield touch(pool, pool.replicas[0], touched("You are kind.", "salt"), 5.0, loop_clock, None)
-        if held:
-            held.release()
-        await assert_as_before(fleet_, Scene(fleet_).job)
-
-    assert cancelled_at_every_await(scene) >= 2
+@cancelled_at_every_await(awaits=2)
+async def test_in_a_warm_up_call(busy: bool) -> Work:
+    fleet_ = behind({"limit": ONE_SLOT}, m=[ScriptedLlm(0.1, text("a"), 0.1, finish())])
+    pool = fleet_.pools["m"]
+    held = await pool.limiter.enter(SlotRequest(100, "other", 1.0, Deadline.never(loop_clock))) if busy else None
+    if held:
+        asyncio.get_running_loop().call_later(0.5, held.release)
+    yield touch(pool, pool.replicas[0], touched("You are kind.", "salt"), 5.0, loop_clock, None)
+    if held:
+        held.release()
+    await assert_as_before(fleet_, Scene(fleet_).job)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 from opentelemetry.trace import INVALID_SPAN
@@ -16,13 +13,12 @@ from services.gateway.tools.listing import Tool
 from services.gateway.tools.source_client import SourceClient
 from services.runtime.deadline import Deadline
 from services.runtime.errors import Unavailable
-from tests.cancelling import cancelled_at_every_await
+from tests.cancelling import Work, cancelled_at_every_await
 from tests.clock import loop_clock
 from tests.unit.gateway.answer.scene import EVERYTHING
 from tests.unit.gateway.scripted_tools import Said, ScriptedTools, toolbox
 
 pytestmark = pytest.mark.paused
-Work = AsyncIterator[Coroutine[Any, Any, object]]
 GONE = Unavailable("gone")
 RETRIES = 10.0  # saved up
 
@@ -57,23 +53,20 @@ async def call(client: SourceClient, tool: Tool) -> None:
 
 @pytest.mark.parametrize("busy", [False, True])
 @pytest.mark.parametrize("says", [[(0.1, "rain")], [(0.1, GONE), (0.1, "rain")], [(0.1, GONE), (0.1, GONE)]])
-def test_a_cancelled_tool_call_leaves_nothing_behind(says: list[tuple[float, Said]], busy: bool):
-    @asynccontextmanager
-    async def scene() -> Work:
-        source = Flaky(*says)
-        client, tool = await client_of(source)
-        held = await client._limiter.enter(SlotRequest(0, "other", 1.0, Deadline.never(loop_clock))) if busy else None
-        if held:
-            asyncio.get_running_loop().call_later(0.5, held.release)
-        yield call(client, tool)
-        if held:
-            held.release()
-        assert (client._limiter.in_flight, client._limiter.waiting) == (0, 0)
-        assert client._retry._budget.level == RETRIES - max(0, len(source.calls) - 1)
-        await asyncio.sleep(600)
-        assert client._breaker(tool).would_admit("acme")
-
-    assert cancelled_at_every_await(scene) >= 1
+@cancelled_at_every_await()
+async def test_a_cancelled_tool_call_leaves_nothing_behind(says: list[tuple[float, Said]], busy: bool) -> Work:
+    source = Flaky(*says)
+    client, tool = await client_of(source)
+    held = await client._limiter.enter(SlotRequest(0, "other", 1.0, Deadline.never(loop_clock))) if busy else None
+    if held:
+        asyncio.get_running_loop().call_later(0.5, held.release)
+    yield call(client, tool)
+    if held:
+        held.release()
+    assert (client._limiter.in_flight, client._limiter.waiting) == (0, 0)
+    assert client._retry._budget.level == RETRIES - max(0, len(source.calls) - 1)
+    await asyncio.sleep(600)
+    assert client._breaker(tool).would_admit("acme")
 
 
 async def test_a_retry_of_a_tool_that_is_closed_meanwhile_costs_nothing():

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import ExitStack, asynccontextmanager
-from typing import Any
+from contextlib import ExitStack
 
 import pytest
 
 from services.runtime.errors import Exhausted
 from services.runtime.policy.waiting_bytes import WaitingBytes
-from tests.cancelling import cancelled_at_every_await
+from tests.cancelling import Work, cancelled_at_every_await
 
 
 def test_a_flood_of_one_tenant_leaves_room_for_another() -> None:
@@ -106,25 +104,22 @@ async def test_requests_that_are_cancelled_together_leave_nothing_behind() -> No
     assert (room._taken, room._held, room._waiters) == (0, {}, {})
 
 
-def test_a_request_cancelled_while_it_waits_for_bytes_leaves_nothing_behind() -> None:
-    @asynccontextmanager
-    async def scene() -> AsyncIterator[Coroutine[Any, Any, object]]:
-        room = WaitingBytes(100)
-        room.take("acme", 80)
+@cancelled_at_every_await(awaits=2)
+async def test_a_request_cancelled_while_it_waits_for_bytes_leaves_nothing_behind() -> Work:
+    room = WaitingBytes(100)
+    room.take("acme", 80)
 
-        async def work() -> None:
-            await room.take_in_time("globex", 40, 1.0)
-            try:
-                await asyncio.sleep(0.1)
-            finally:
-                room.give_back("globex", 40)
+    async def work() -> None:
+        await room.take_in_time("globex", 40, 1.0)
+        try:
+            await asyncio.sleep(0.1)
+        finally:
+            room.give_back("globex", 40)
 
-        behind = asyncio.create_task(room.take_in_time("globex", 30, 2.0))
-        asyncio.get_running_loop().call_later(0.5, room.give_back, "acme", 80)
-        yield work()
-        await behind
-        room.give_back("globex", 30)
-        await asyncio.sleep(1.0)
-        assert (room._taken, room._held, room._waiters) == (0, {}, {})
-
-    assert cancelled_at_every_await(scene) == 2
+    behind = asyncio.create_task(room.take_in_time("globex", 30, 2.0))
+    asyncio.get_running_loop().call_later(0.5, room.give_back, "acme", 80)
+    yield work()
+    await behind
+    room.give_back("globex", 30)
+    await asyncio.sleep(1.0)
+    assert (room._taken, room._held, room._waiters) == (0, {}, {})

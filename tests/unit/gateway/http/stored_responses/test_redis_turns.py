@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 
 from services.gateway.http.stored_responses import redis_store
 from services.gateway.http.stored_responses.redis_store import RedisResponses
 from services.gateway.http.stored_responses.store import Owner
-from tests.cancelling import cancelled_at_every_await
+from tests.cancelling import Work, cancelled_at_every_await
 
 SIZE = 5
 
@@ -25,8 +22,9 @@ class SlowState:
         return SIZE
 
 
-@asynccontextmanager
-async def behind_another() -> AsyncIterator[Coroutine[Any, Any, object]]:
+@cancelled_at_every_await(awaits=2)
+async def test_a_cancelled_call_leaves_its_turn_to_others(monkeypatch: pytest.MonkeyPatch) -> Work:
+    monkeypatch.setattr(redis_store, "_CALLS", 1)
     store = RedisResponses(SlowState(), 1_000, 1_000)  # type: ignore[arg-type]
     first = asyncio.create_task(store.size(Owner("acme"), "resp_1"))
     await asyncio.sleep(0)
@@ -34,8 +32,3 @@ async def behind_another() -> AsyncIterator[Coroutine[Any, Any, object]]:
     await first
     async with asyncio.timeout(10):
         assert await store.size(Owner("umbra"), "resp_3") == SIZE
-
-
-def test_a_cancelled_call_leaves_its_turn_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redis_store, "_CALLS", 1)
-    assert cancelled_at_every_await(behind_another) == 2
