@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from types import ModuleType
+
+import pytest
 
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
@@ -17,6 +20,7 @@ from services.gateway.answer.stages.cache.write_behind import MayStore
 from services.gateway.policies.work_shares import WorkShares
 from services.gateway.upstream.cache import Known
 from services.gateway.upstream.fleet import Fleet, make_fleet
+from services.runtime.aside import LARGE_BYTES
 from services.runtime.deadline import Clock
 from services.runtime.errors import ServiceError, TooLate, Unavailable
 from services.runtime.routing import Choice, Demand, Latency, Model, Tier, choose, rank
@@ -141,6 +145,18 @@ def started_fleet(clock: Clock = time.monotonic, settings: Mapping[str, object] 
     retry = {"base_ms": 0, **(settings or {}).get("retry", {})}
     merged = {"llm_addresses": {"unused": "unused"}, **(settings or {}), "retry": retry}
     return make_fleet(gateway_settings(**merged), replicas, WorkShares(lambda: 0.0, 1), clock, InOrder())
+
+
+def large_asides(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> list[bool]:
+    """Whether each work that a module does `aside` is large. It is done at once."""
+    large = list[bool]()
+
+    async def aside(tenant: str, size: int, work: Callable[[], object], within_s: float | None = None) -> object:
+        large.append(size > LARGE_BYTES)
+        return work()
+
+    monkeypatch.setattr(module, "aside", aside)
+    return large
 
 
 class InOrder(random.Random):

@@ -41,16 +41,6 @@ async def test_an_answer_is_accepted_then_text_then_final():
     assert not final.degraded
 
 
-async def test_questions_that_differ_in_white_space_share_a_generation_and_case_separates_them():
-    scene = Scene(ScriptedCache(MISS), small=ScriptedLlm(0.01, text("Pa"), 0.01, finish("ris.")))
-    why, shouted = (chat_pb2.Message(role=chat_pb2.ROLE_USER, content=text) for text in (" Why?\r\n", "WHY?"))
-    usual = chat_pb2.Message(role=chat_pb2.ROLE_USER, content="Why?")
-    await asyncio.gather(scene.final(messages=[usual]), scene.final(messages=[why]))
-    assert len(scene.llms["small"].calls) == 1
-    await scene.final(messages=[shouted])
-    assert len(scene.llms["small"].calls) == 2
-
-
 async def test_without_a_table_the_first_model_stands_in_and_nothing_is_stored():
     scene = Scene(ScriptedCache(MISS), ScriptedRoutes(names=()))
     final = await scene.final()
@@ -129,14 +119,19 @@ async def test_without_a_fallback_an_answer_over_budget_is_empty():
         assert not final.HasField("ttft_ms")
 
 
-async def test_equal_requests_at_the_same_time_share_one_generation():
+async def test_questions_that_differ_in_white_space_share_a_generation_and_case_separates_them():
     scene = Scene(ScriptedCache(MISS), small=ScriptedLlm(0.01, text("Pa"), 0.01, finish("ris.")))
-    first, second = await asyncio.gather(scene.final(), scene.final())
+    usual, spaced, shouted = (
+        [chat_pb2.Message(role=chat_pb2.ROLE_USER, content=each)] for each in ("Why?", " Why?\r\n", "WHY?")
+    )
+    first, second = await asyncio.gather(scene.final(messages=usual), scene.final(messages=spaced))
     assert (first.text, second.text) == ("Paris.", "Paris.")
     assert len(scene.llms["small"].calls) == 1
     assert [[made.action for made in final.decisions] for final in (first, second)] == [[], ["joined"]]
     assert (first.cost_usd > 0, second.cost_usd) == (True, 0)
     assert len(scene.write_behind.stored) == 1
+    await scene.final(messages=shouted)
+    assert len(scene.llms["small"].calls) == 2
 
 
 @pytest.mark.parametrize(("budgets_ms", "calls"), [((0, 50), 2), ((50, 0), 2), ((500, 500), 1), ((0, 5_000), 1)])

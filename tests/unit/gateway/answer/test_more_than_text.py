@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
 from services.runtime.errors import NotSupported, Unavailable
-from tests.unit.gateway.answer.scene import Scene
+from tests.unit.gateway.answer.scene import MISS, Scene
 from tests.unit.gateway.scripted import ScriptedCache, ScriptedLlm, ScriptedRoutes, finish, text
 
 pytestmark = pytest.mark.paused
 
 TOOLS = [chat_pb2.Tool(name="clock", parameters='{"type": "object"}'), chat_pb2.Tool(name="weather")]
 CALLS = chat_pb2.FINISH_REASON_TOOL_CALLS
-MISS = cache_pb2.LookupResponse(verdict=cache_pb2.VERDICT_MISS)
 
 
 def call(index: int, arguments: str = "", **fields: str) -> llm_pb2.GenerateResponse:

@@ -20,7 +20,6 @@ from tests.unit.gateway.admission.tenants_file import tenant
 from tests.unit.gateway.answer.scene import SETTINGS, Scene
 from tests.unit.gateway.answer.stages.test_prompt_stage import asked_of
 from tests.unit.gateway.prompt.conversations import WORDY, chatter, said
-from tests.unit.gateway.reading import sent_by
 from tests.unit.gateway.scripted import ScriptedLlm, finish
 
 pytestmark = pytest.mark.paused
@@ -38,22 +37,24 @@ def made(final: pb.Final) -> list[str]:
 @pytest.mark.parametrize(
     ("mesh", "own", "asked", "compressed", "by"),
     [
-        ("off", {}, pb.DIET_UNSPECIFIED, False, ""),
-        ("system", {}, pb.DIET_UNSPECIFIED, True, "mesh"),
-        ("off", {"diet": "system"}, pb.DIET_UNSPECIFIED, True, "tenant"),
-        ("system", {"diet": "off"}, pb.DIET_UNSPECIFIED, False, ""),
-        ("off", {"diet": "off"}, pb.DIET_SYSTEM, True, "request"),
-        ("system", {"diet": "system"}, pb.DIET_OFF, False, ""),
+        ("off", {}, pb.DIET_UNSPECIFIED, (), ""),
+        ("system", {}, pb.DIET_UNSPECIFIED, ("system",), "mesh"),
+        ("off", {"diet": "system"}, pb.DIET_UNSPECIFIED, ("system",), "tenant"),
+        ("system", {"diet": "off"}, pb.DIET_UNSPECIFIED, (), ""),
+        ("off", {"diet": "off"}, pb.DIET_SYSTEM, ("system",), "request"),
+        ("off", {"diet": "off"}, pb.DIET_ALL, ("system", "user"), "request"),
+        ("all", {"diet": "system"}, pb.DIET_OFF, (), ""),
     ],
 )
-async def test_prompt_compression(mesh: Any, own: dict[str, Any], asked: pb.Diet, compressed: bool, by: str) -> None:
-    scene = Scene()
+async def test_prompt_compression(
+    mesh: Any, own: dict[str, Any], asked: pb.Diet, compressed: tuple[str, ...], by: str
+) -> None:
+    scene, roles = Scene(), ("system", "user")
     scene.settings = SETTINGS.model_copy(update={"prompt": PromptSettings(diet=mesh)})
     scene.tenant = tenant(prompt=own)
-    final = await scene.final(
-        messages=[said("system", WORDY), said("user", "Why?")], prompt=pb.PromptPolicy(diet=asked)
-    )
-    assert (asked_of(scene)[0].content != WORDY) == compressed
+    final = await scene.final(messages=[said(role, WORDY) for role in roles], prompt=pb.PromptPolicy(diet=asked))
+    sent = zip(roles, asked_of(scene), strict=True)
+    assert tuple(role for role, message in sent if message.content != WORDY) == compressed
     assert [change.by for change in final.changes] == ([by] if by else [])
     assert all(change.what == Changed.PROMPT_COMPRESSED for change in final.changes)
 
@@ -100,7 +101,7 @@ async def test_a_tenants_limit_is_in_the_models_request_and_reported_where_it_cu
     request, tokens = with_token_limit(pb.GenerateRequest(messages=[said("user", "Hi")]), scene.tenant)
     answer = scene.answer(messages=request.messages, sampling=request.sampling)
     note_asked(answer._ledger.changes, request, scene.tenant, Budget(600_000, tokens=tokens), inf, checks_forms=False)
-    final = [message async for message in sent_by(answer.give)][-1].events[-1].final
+    final = await answer.give()
     assert describe(final.cut) == "max_tokens: 3 tokens, by tenant"
     (sent,) = scene.llms["small"].requests
     assert (sent.most_tokens, sent.sampling.max_tokens) == (3, 3)

@@ -91,14 +91,6 @@ async def test_the_failure_of_one_item_does_not_end_the_others():
     assert reasons == {0: "INVALID_INPUT", 1: "", 2: "UNAVAILABLE", 3: ""}
 
 
-async def test_a_batch_that_is_left_leaves_nothing_behind():
-    scene = Scene()
-    results = scene.batch.results([item()] * 20)
-    await anext(results)
-    await results.aclose()
-    assert (scene.running, asyncio.all_tasks()) == (0, {asyncio.current_task()})
-
-
 def test_an_error_has_the_values_behind_the_message_and_no_delay_where_waiting_does_not_help() -> None:
     item_error = batch_error(InvalidInput("budget_ms", "at least 1", 0), _TRACE_ID)
     assert (item_error.code, item_error.reason, item_error.trace_id) == ("INVALID_ARGUMENT", "INVALID_INPUT", _TRACE_ID)

@@ -106,17 +106,6 @@ async def test_a_question_cut_off_before_its_answer_began_is_asked_again_where_t
     assert talk.asked == [["What is latency?"]]
 
 
-async def test_the_client_may_interrupt_an_answer():
-    talk = Talk(scripted(a=[segment("A story.")]))
-    talk.how = talk.forever
-    talk.say(b"a")
-    await talk.until("answer")
-    talk.spoken.put_nowait(pb.ConverseRequest(interrupt=pb.Interrupt()))
-    assert (await talk.until("interrupted")).interrupted.text == "re: A story."
-    talk.end()
-    assert await talk.rest() == []
-
-
 class QueuedAudio(ScriptedAudio):
     """Transcribes as scripted, whatever the client sends."""
 
@@ -129,13 +118,19 @@ class QueuedAudio(ScriptedAudio):
             yield said
 
 
-@pytest.mark.parametrize("turns", range(8))
-async def test_speech_during_an_interruption_is_asked_after_it(turns: int):
+async def begun_story() -> tuple[QueuedAudio, Talk]:
+    """A talk in the middle of its first answer."""
     audio = QueuedAudio()
     talk = Talk(audio)
     talk.how = talk.forever
     audio.queued.put_nowait(segment("A story."))
     await talk.until("answer")
+    return audio, talk
+
+
+@pytest.mark.parametrize("turns", range(8))
+async def test_the_client_may_interrupt_an_answer_and_speech_meanwhile_is_asked_after_it(turns: int):
+    audio, talk = await begun_story()
     talk.spoken.put_nowait(pb.ConverseRequest(interrupt=pb.Interrupt()))
     for _ in range(turns):
         await asyncio.sleep(0)
@@ -146,16 +141,13 @@ async def test_speech_during_an_interruption_is_asked_after_it(turns: int):
         (1, "transcript"),
         (1, "answer"),
     ]
+    assert responses[0].interrupted.text == "re: A story."
     assert talk.asked[-1] == ["A story.", "re: A story.", "Another."]
     await talk.responses.aclose()
 
 
 async def test_an_interrupted_answer_is_reported_as_interrupted():
-    audio = QueuedAudio()
-    talk = Talk(audio)
-    talk.how = talk.forever
-    audio.queued.put_nowait(segment("A story."))
-    await talk.until("answer")
+    audio, talk = await begun_story()
     audio.queued.put_nowait(None)
     await asyncio.sleep(0.01)
     talk.spoken.put_nowait(pb.ConverseRequest(interrupt=pb.Interrupt()))

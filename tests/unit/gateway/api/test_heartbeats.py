@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
 
 import pytest
 
@@ -12,15 +11,10 @@ from services.gateway.answer.event_writer import Send
 from services.gateway.api.idempotency import with_heartbeats
 from services.runtime.errors import InvalidInput
 from tests.unit.gateway.api.test_ended_keys import BATCH, CALL, gateway
-from tests.unit.gateway.api.test_idempotency import Scene
 from tests.unit.gateway.reading import sent_by
 from tests.unit.gateway.scripted import ScriptedLlm, text
 
 pytestmark = pytest.mark.paused
-
-
-def beating(give: Callable[[Send], Awaitable[object]], every_s: float) -> AsyncGenerator[pb.GenerateResponse, None]:
-    return sent_by(lambda send: with_heartbeats(give, send, every_s))
 
 
 async def test_signs_of_life_come_while_nothing_else_does():
@@ -29,7 +23,8 @@ async def test_signs_of_life_come_while_nothing_else_does():
             await asyncio.sleep(pause)
             await send(pb.GenerateResponse(events=[pb.Event(delta=pb.TextDelta(text="a"))]))
 
-    came = [message.events[0].WhichOneof("kind") async for message in beating(slow, 1)]
+    messages = [message async for message in sent_by(lambda send: with_heartbeats(slow, send, 1))]
+    came = [message.events[0].WhichOneof("kind") for message in messages]
     assert came == ["delta", "heartbeat", "heartbeat", "delta", "delta"]
 
 
@@ -52,26 +47,3 @@ async def test_a_repeat_with_an_option_beyond_its_limits_is_refused(name: str, v
         first.cancel()
         await asyncio.wait({first})
         servicer.drain()
-
-
-async def test_a_client_that_leaves_between_heartbeats_leaves_the_answer():
-    left = asyncio.Event()
-
-    async def silent(send: Send) -> None:
-        try:
-            await asyncio.sleep(60)
-        finally:
-            left.set()
-
-    messages = beating(silent, 1)
-    await anext(messages)
-    await messages.aclose()
-    assert left.is_set()
-
-
-async def test_a_client_that_leaves_after_a_message_leaves_the_answer_at_once():
-    scene = Scene("a", "b")
-    messages = beating(scene._give, 5)
-    await anext(messages)
-    await messages.aclose()
-    assert scene.left == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -19,9 +18,9 @@ from services.gateway.api import idempotency
 from services.gateway.api.idempotency import IdempotencyStore, SendChoice
 from services.gateway.errors import AnswerNotKept
 from services.gateway.settings.serving import KeptSettings
-from services.runtime.aside import LARGE_BYTES
 from services.runtime.errors import Exhausted, InvalidInput
 from tests.unit.gateway.reading import sent_by
+from tests.unit.gateway.scripted import large_asides
 
 pytestmark = pytest.mark.paused
 
@@ -116,14 +115,7 @@ async def test_several_answers_that_are_kept_come_in_few_messages():
 
 
 async def test_a_large_request_is_compared_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch):
-    large = list[bool]()
-
-    async def aside(tenant: str, size: int, work: Callable[[], bytes]) -> bytes:
-        large.append(size > LARGE_BYTES)
-        return work()
-
-    monkeypatch.setattr(idempotency, "aside", aside)
-    scene = Scene("a")
+    large, scene = large_asides(monkeypatch, idempotency), Scene("a")
     for key, length in (("short", 1_000), ("long", 2_000_000)):
         assert await scene.ask(key=key, messages=[chat_pb2.Message(content="x" * length)]) == ["a"]
     assert large == [False, True]

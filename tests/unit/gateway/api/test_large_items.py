@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from typing import TypeVar
+from unittest.mock import AsyncMock
 
 import pytest
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.api import preparation
-from services.runtime.aside import LARGE_BYTES
 from tests.unit.gateway.api.test_ended_keys import CALL, gateway
-from tests.unit.gateway.scripted import ScriptedLlm, finish
+from tests.unit.gateway.scripted import ScriptedLlm, finish, large_asides
 
 T = TypeVar("T")
 pytestmark = pytest.mark.paused
@@ -22,13 +22,7 @@ _IN_PARTS = chat_pb2.Message(role=chat_pb2.ROLE_USER, parts=[chat_pb2.Part(text=
 
 
 async def test_large_items_of_a_batch_leave_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    large = list[bool]()
-
-    async def aside(tenant: str, size: int, work: Callable[[], T], within_s: float | None = None) -> T:
-        large.append(size > LARGE_BYTES)
-        return work()
-
-    monkeypatch.setattr(preparation, "aside", aside)
+    large = large_asides(monkeypatch, preparation)
     conversations = [[_SHORT], [_SHORT] * 1_100, [_IN_PARTS] * 10]
     batch = pb.GenerateBatchRequest(requests=[pb.GenerateRequest(model="m", messages=each) for each in conversations])
     schema = '{"title":"%s"}' % ("t" * 30_000)
@@ -53,16 +47,11 @@ async def test_the_check_of_a_large_request_is_a_part_of_its_budget(monkeypatch:
         return work()
 
     monkeypatch.setattr(preparation, "aside", aside)
-    model = ScriptedLlm(finish("Yes."))
+    model, send = ScriptedLlm(finish("Yes.")), AsyncMock()
     request = pb.GenerateRequest(model="m", messages=[_SHORT], budget_ms=200)
     with gateway(model) as served:
-        messages = list[pb.GenerateResponse]()
-
-        async def send(message: pb.GenerateResponse) -> None:
-            messages.append(message)
-
         await served.Generate(request, CALL, send)
     assert not model.calls
-    assert messages[-1].events[-1].final.cut.what == "budget"
+    assert send.await_args.args[0].events[-1].final.cut.what == "budget"
     assert limits[0] is not None
     assert limits[0] <= 0.2

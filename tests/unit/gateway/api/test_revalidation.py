@@ -21,7 +21,6 @@ from services.gateway.api.revalidation import Revalidation
 from services.gateway.cache_eligibility.settings import HitSettings
 from services.runtime.errors import Exhausted
 from tests.unit.gateway.answer.scene import ACME, STORED, Scene
-from tests.unit.gateway.reading import sent_by
 from tests.unit.gateway.scripted import ScriptedCache
 
 pytestmark = pytest.mark.paused
@@ -38,9 +37,7 @@ def scene_of(revalidate_ms: int) -> Scene:
 
 
 async def finals(scene: Scene, resubmitted: list[bytes] | None) -> pb.Final:
-    answer = scene.answer(revalidate=None if resubmitted is None else resubmitted.append)
-    *_, last = [message async for message in sent_by(answer.give)]
-    return last.events[-1].final
+    return await scene.answer(revalidate=None if resubmitted is None else resubmitted.append).give()
 
 
 async def test_a_stale_answer_is_sent_at_once_and_generated_again():

@@ -26,7 +26,7 @@ from services.runtime.errors import (
 )
 from tests.clock import loop_clock
 from tests.unit.gateway.generation.scene import ALWAYS_OPEN, GONE, HEDGE, RETRY, Scene, calls, play, says, too_busy
-from tests.unit.gateway.scripted import ScriptedLlm, finish, fleet, started_fleet
+from tests.unit.gateway.scripted import ScriptedLlm, finish, fleet
 
 pytestmark = pytest.mark.paused
 ONE_SLOT = {"algorithm": "fixed", "initial": 1, "queue_ms": 10_000}
@@ -67,18 +67,6 @@ def test_a_retry_needs_budget():
     broken = ScriptedLlm(scripts=[[GONE], [finish("well")]])
     scene = play(warm_up=5, policies={"retry": {"max_share": 0.2}}, m=broken)
     assert (scene.words, calls(broken)) == ("well", [2])
-
-
-async def test_the_first_ten_requests_after_a_start_may_be_retried():
-    scripts = [[GONE], [finish("well")]] * 10 + [[GONE]]
-    broken = ScriptedLlm(scripts=scripts)
-    behind = started_fleet(
-        loop_clock, {"retry": {"max_share": 0.01}, "breaker": {"in_a_row": 100, "min_calls": 100}}, m=broken
-    )
-    scenes = [await Scene(behind).run() for _ in range(11)]
-    assert [scene.words for scene in scenes] == ["well"] * 10 + [""]
-    assert isinstance(scenes[-1].error, ModelUnavailable)
-    assert calls(broken) == [21]
 
 
 def test_a_busy_model_is_not_retried_and_another_model_is_asked():

@@ -23,28 +23,29 @@ from tests.unit.gateway.scripted import ScriptedLlm, finish, fleet, text
 pytestmark = pytest.mark.paused
 
 
-def test_a_late_first_text_is_hedged_and_the_first_text_wins():
-    slow, quick = says("slow", 5.0), says("quick", 0.2)
-    scene = play(policies={"hedge": HEDGE}, m=[slow, quick])
-    assert calls(slow, quick) == [1, 1]
-    assert (scene.words, slow.calls[0].closed) == ("quick", True)
-    assert scene.decisions == [("hedge", "started"), ("hedge", "won")]
-    assert scene.report.prompts == 2
-    assert scene.took_s == pytest.approx(0.1 + 0.2 + 0.01)
+TIED = {"mode": "tied", "max_share": 1}
 
 
-def test_a_hedge_that_loses_is_cancelled():
-    steady = [says("a", 0.15), says("b", 0.15)]
-    scene = play(policies={"hedge": HEDGE}, m=steady)
-    assert calls(*steady) == [1, 1]
-    assert (scene.words, scene.decisions) == ("a", [("hedge", "started")])
-    assert steady[1].calls[0].messages == []
-
-
-def test_a_first_text_in_time_is_not_hedged():
-    prompt = [says("a", 0.05), says("b", 0.05)]
-    assert play(policies={"hedge": HEDGE}, m=prompt).decisions == []
-    assert sum(calls(*prompt)) == 1
+@pytest.mark.parametrize(
+    ("hedge", "replicas", "answers", "actions", "took_s"),
+    [
+        pytest.param(HEDGE, [("slow", 5.0), ("quick", 0.2)], "quick", ["started", "won"], 0.31, id="a hedge that wins"),
+        pytest.param(HEDGE, [("a", 0.15), ("b", 0.15)], "a", ["started"], 0.16, id="a hedge that loses"),
+        pytest.param(HEDGE, [("a", 0.05), ("b", 0.05)], "a", [], 0.06, id="a first text in time"),
+        pytest.param(HEDGE, [("slow", 5.0)], "slow", [], 5.01, id="a single replica"),
+        pytest.param(TIED, [("a", 0.2), ("b", 0.1)], "b", ["started", "won"], 0.11, id="tied calls"),
+    ],
+)
+def test_a_late_first_text_is_hedged_and_the_first_text_wins(
+    hedge: dict[str, object], replicas: list[tuple[str, float]], answers: str, actions: list[str], took_s: float
+):
+    llms = {words: says(words, after_s) for words, after_s in replicas}
+    scene = play(policies={"hedge": hedge}, m=[*llms.values()])
+    assert (scene.words, scene.decisions) == (answers, [("hedge", action) for action in actions])
+    assert scene.took_s == pytest.approx(took_s)
+    assert scene.report.prompts == sum(calls(*llms.values())) == (2 if actions else 1)
+    lost = [call for words, llm in llms.items() for call in llm.calls if words != answers]
+    assert all(call.closed and call.messages == [] for call in lost)
 
 
 @pytest.mark.parametrize("after_s", [0.1, 0.1 - 1e-9, 0.1 + 1e-9])
@@ -53,23 +54,11 @@ def test_a_second_call_that_begins_with_the_first_text_keeps_no_slot(after_s: fl
     assert play(policies={"hedge": HEDGE}, m=both).words == "a"
 
 
-def test_a_single_replica_is_never_hedged():
-    slow = says("slow", 5.0)
-    assert play(policies={"hedge": HEDGE}, m=slow).words == "slow"
-    assert calls(slow) == [1]
-
-
 def test_the_next_model_takes_the_second_call_only_where_that_is_wanted():
     for across_models, words in ((True, "other"), (False, "slow")):
         slow, other = says("slow", 5.0), says("other", 0.2)
         scene = play(policies={"hedge": {**HEDGE, "across_models": across_models}}, m=slow, other=other)
         assert (scene.words, scene.report.model) == (words, "other" if across_models else "m")
-
-
-def test_tied_calls_start_together():
-    both = [says("a", 0.2), says("b", 0.1)]
-    scene = play(policies={"hedge": {"mode": "tied", "max_share": 1}}, m=both)
-    assert (scene.words, calls(*both), scene.took_s) == ("b", [1, 1], pytest.approx(0.11))
 
 
 def test_the_second_call_needs_budget():

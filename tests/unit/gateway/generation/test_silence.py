@@ -14,7 +14,7 @@ from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, TooLate, Unavailable
 from services.runtime.routing import Latency, Model, Tier
 from tests.clock import loop_clock
-from tests.unit.gateway.generation.scene import RETRY, Scene, play, says
+from tests.unit.gateway.generation.scene import HEDGE, RETRY, Scene, play, says
 from tests.unit.gateway.scripted import ScriptedLlm, fleet
 
 pytestmark = pytest.mark.paused
@@ -137,12 +137,9 @@ async def test_a_call_is_not_given_up_for_a_model_whose_breaker_is_open():
     assert (await ask(behind, models=("m", "gone"))).words == "m"
 
 
-HEDGES = {"hedge": {"mode": "fixed", "delay_ms": 100, "max_share": 1}}
-
-
 @pytest.mark.parametrize(
     ("replicas", "policies", "requests_before", "used_after_s"),
-    [(2, OFF, 0, None), (2, OFF, 5, 0.3), (3, HEDGES, 50, None)],
+    [(2, OFF, 0, None), (2, OFF, 5, 0.3), (3, {"hedge": HEDGE}, 50, None)],
     ids=["no retry is left", "no retry is left by then", "a hedged call is not retried"],
 )
 async def test_a_call_is_not_given_up_for_a_replica_that_may_not_be_asked(

@@ -89,17 +89,6 @@ async def test_a_tenant_that_has_used_up_much_time_comes_after_one_that_has_not(
     await bench.check_all()
 
 
-async def test_used_time_counts_while_a_check_runs_and_none_waits() -> None:
-    bench = Bench()
-    await bench.come("mallory")
-    await bench.come("other")
-    await bench.check()  # the check of `other`, and no check waits
-    await bench.come("mallory")
-    await bench.come("acme")
-    await bench.check_all()
-    assert bench.begun == ["mallory", "other", "acme", "mallory"]
-
-
 async def test_two_hostile_tenants_share_the_thread_by_weight() -> None:
     bench = Bench()
     await bench.come("mallory-1", 40, weight=3)

@@ -42,6 +42,8 @@ ENDS: dict[str, Callable[[Permit], object]] = {
     "n": lambda permit: permit.succeeded(None),  # good, and no text was waited for
     "s": lambda permit: permit.succeeded(2.5),  # slow
     "f": lambda permit: permit.failed(),
+    "q": lambda permit: permit.silent(),  # quiet for long
+    "w": lambda permit: permit.withdrawn(),
 }
 IN_A_ROW = {"in_a_row": 5}
 NO_RATE = {"in_a_row": 5, "min_calls": 1_000}
@@ -54,6 +56,9 @@ NO_RATE = {"in_a_row": 5, "min_calls": 1_000}
         pytest.param({}, "gffff", "4 of 5 calls failed in 10 s", id="enough failures"),
         pytest.param({}, "gnf" * 50, "", id="a small share of failures"),
         pytest.param({}, "sssss", "5 of 5 calls in 10 s took more than 2 s to first text", id="late first texts"),
+        pytest.param({}, "w" * 20 + "qqqq", "", id="withdrawn calls are none"),
+        pytest.param({}, "qqqqq", "5 of 5 calls in 10 s took more than 2 s to first text", id="long silences"),
+        pytest.param(NO_RATE, "ffffqf", "5 calls in a row failed", id="a silence does not end a row of failures"),
         pytest.param(NO_RATE, "ffffs" * 4, "", id="an answer ends a row of failures though it was slow"),
         pytest.param(NO_RATE, "ffffs" * 4 + "fffff", "5 calls in a row failed", id="a row of failures"),
         pytest.param(IN_A_ROW, "g" * 500 + "ffffgffff", "", id="failures that are not in a row"),
@@ -70,30 +75,12 @@ def test_the_breaker_opens_at_a_share_of_failures_or_late_texts_and_at_failures_
     assert breaker.would_admit() == (not why)
 
 
-def test_a_long_silence_does_not_end_a_row_of_failures(clock):
-    breaker = make(clock, **NO_RATE)
-    fail(breaker, 4)
-    admitted(breaker).silent()
-    fail(breaker)
-    assert breaker.state is State.OPEN
-
-
 def test_failures_that_are_long_ago_do_not_count(clock):
     breaker = make(clock)
     fail(breaker, 4)
     clock.advance(11)
     fail(breaker, 4)
     assert breaker.state is State.CLOSED
-
-
-def test_a_withdrawn_call_is_no_sample_and_a_long_silence_is_slow(clock):
-    breaker = make(clock)
-    for _ in range(20):
-        admitted(breaker).withdrawn()
-    assert breaker.state is State.CLOSED
-    for _ in range(5):
-        admitted(breaker).silent()
-    assert breaker.why == "5 of 5 calls in 10 s took more than 2 s to first text"
 
 
 def test_throttling_opens_the_breaker_at_once_for_the_retry_delay(clock):
@@ -146,9 +133,10 @@ def test_a_probe_that_succeeds_closes_it_with_an_empty_window(clock):
     [
         (lambda probe: probe.failed(), "the probe failed", 0.8 * OPEN_S),
         (lambda probe: probe.succeeded(2.5), "the probe was slow", 0.8 * OPEN_S),
+        (lambda probe: probe.silent(), "the probe was slow", 0.8 * OPEN_S),
         (lambda probe: probe.throttled(30), "rate limited: it asked for a pause of 30.0 s", 30),
     ],
-    ids=["failed", "slow", "throttled"],
+    ids=["failed", "slow", "silent", "throttled"],
 )
 def test_a_probe_that_does_not_succeed_opens_it_again(clock, ends, why: str, least_s: float):
     breaker = half_open(clock)

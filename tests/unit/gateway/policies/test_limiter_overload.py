@@ -134,15 +134,6 @@ async def test_in_overload_the_queue_is_no_room_for_low_scores():
     assert (await refusal(limiter.enter(request()))).metadata["why"] == "load"
 
 
-async def test_after_an_overload_requests_may_wait_again():
-    clock = PausedClock()
-    limiter = await overloaded(clock)
-    for _ in range(200):
-        (await limiter.enter(request(100))).release()
-    clock.advance(1.1)
-    assert isinstance(await wait_for(0.9, limiter, clock), Slot)
-
-
 async def test_refused_callers_come_back_later_the_fuller_it_is_and_not_together():
     limiter = gate_of(queue=2, retry_after_s=2.0)
     await limiter.enter(request())
@@ -169,11 +160,7 @@ async def test_refusals_are_counted_by_class_and_reason():
 async def test_the_overload_of_one_class_leaves_the_wait_of_another():
     clock = PausedClock()
     limiter = await overloaded(clock, NORMAL)
-    slot = await limiter.enter(request(100))
-    (task,) = await waiting(limiter, request(100))
-    clock.advance(0.5)
-    slot.release()
-    assert isinstance(await task, Slot)
+    assert isinstance(await wait_for(0.5, limiter, clock), Slot)
 
 
 async def test_a_tenant_within_its_share_is_not_shed_for_the_load_of_another():

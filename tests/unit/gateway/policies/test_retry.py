@@ -34,20 +34,13 @@ def test_nothing_is_retried_past_the_deadline():
     assert retry.pause_s(GONE, 0.1) == 0  # and that cost nothing
 
 
-def retries(retry: RetryBudget, requests: int) -> int:
-    """How many of the requests are retried; each wants to be."""
-    retried = 0
-    for _ in range(requests):
-        retry.count_request()
-        retried += retry.pause_s(GONE, 1.0) is not None
-    return retried
+@pytest.mark.parametrize(("share", "after_start", "later"), [(0.2, 10, 200), (0, 0, 0)])
+def test_a_share_of_the_requests_may_be_retried_and_ten_more_after_a_start(share: float, after_start: int, later: int):
+    retry = RetryBudget(share, 10, 0)
 
+    def retries(requests: int) -> int:
+        """How many of the requests are retried; each wants to be."""
+        return sum(earned(retry, 1).pause_s(GONE, 1.0) is not None for _ in range(requests))
 
-def test_a_fifth_of_the_requests_may_be_retried_and_ten_more_after_a_start():
-    retry = RetryBudget(0.2, 10, 0)
-    assert retries(retry, 10) == 10
-    assert retries(retry, 1_000) == pytest.approx(200, abs=2)
-
-
-def test_a_share_of_nothing_turns_retries_off_from_the_start():
-    assert retries(RetryBudget(0, 10, 0), 100) == 0
+    assert retries(10) == after_start
+    assert retries(1_000) == pytest.approx(later, abs=2)

@@ -98,30 +98,19 @@ async def test_a_readers_own_time_ends_its_reading_alone():
     assert await read(long) == [1, 2]
 
 
-async def test_a_failure_reaches_every_reader_after_the_items():
-    async def broken(flight):
-        await emit(flight, 1)
-        raise Unavailable("gone")
-
-    flight = Flight[int]()
-    readers = [flight.subscribe(60), flight.subscribe(60)]
-    flight.start(broken(flight))
-    for reader in readers:
-        assert await reader.take() == [1]
-        with pytest.raises(Unavailable):
-            await reader.take()
-        reader.close()
-
-
 @pytest.mark.parametrize("error", [Unavailable("gone", retry_delay_s=2.0, backend="m"), InvalidInput("a", "b", "c")])
-async def test_each_reader_gets_an_error_of_its_own_to_write_into(error: ServiceError):
+async def test_a_failure_reaches_each_reader_after_the_items_with_an_error_of_its_own_to_write_into(
+    error: ServiceError,
+):
     async def broken() -> None:
+        await emit(flight, 1)
         raise error
 
     flight, errors = Flight[int](), list[ServiceError]()
     readers = [flight.subscribe(60), flight.subscribe(60)]
     flight.start(broken())
     for number, reader in enumerate(readers):
+        assert await reader.take() == [1]
         with pytest.raises(type(error)) as caught:
             await reader.take()
         caught.value.metadata["trace_id"] = str(number)

@@ -139,11 +139,6 @@ async def test_a_request_may_only_be_stricter():
         await scene.final(messages=said(KEY), guard=stricter)
 
 
-async def test_a_request_of_a_tenant_without_a_guard_may_have_one():
-    scene = guarded(None, finish("anna@example.com."))
-    assert (await scene.final(guard=pb.GuardPolicy(answer_personal=pb.GUARD_ACTION_MASK))).text == "[email 1]."
-
-
 SPLIT = ([text("Write to anna@exa"), calls(("search", {}))], [text("mple"), finish(".com.")])
 
 
@@ -172,9 +167,3 @@ async def test_the_text_that_is_held_is_sent_if_the_model_breaks_off_after_a_cal
     _, scene = searching(answer_personal="mask", script=script)
     deltas, final = await streamed(scene, mesh_tools=OFFERED)
     assert "".join(deltas) == final.text == "It rains in Oslo"
-
-
-async def test_an_agents_answer_is_guarded():
-    _, scene = searching("Write to anna@example.com.", answer_personal="mask")
-    deltas, final = await streamed(scene, mesh_tools=[pb.MeshTool(name="search", offered=True)])
-    assert "".join(deltas) == final.text == "Write to [email 1]."

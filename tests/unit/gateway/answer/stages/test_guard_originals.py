@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
-from types import ModuleType
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
@@ -16,8 +14,8 @@ from services.gateway.answer import model_call, original_body
 from services.gateway.answer.stages import guard
 from services.gateway.errors import GuardRefused
 from services.runtime import telemetry
-from services.runtime.aside import LARGE_BYTES
 from tests.unit.gateway.answer.stages.guarded import ATTACK, KEY, MINE, guarded, made, original_for_model, said
+from tests.unit.gateway.scripted import large_asides
 
 pytestmark = pytest.mark.paused
 
@@ -34,28 +32,16 @@ async def test_private_data_in_untranslated_fields_is_masked_for_the_provider():
     assert made(final) == [("guard", "masked_input"), ("guard", "bypassed")]
 
 
-def sizes_aside(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> list[int]:
-    """The sizes of the work that a module has done `aside`."""
-    sizes = list[int]()
-
-    async def aside(tenant: str, size: int, work: Callable[[], object], within_s: float) -> object:
-        sizes.append(size)
-        return work()
-
-    monkeypatch.setattr(module, "aside", aside)
-    return sizes
-
-
 @pytest.mark.parametrize(("fields", "large"), [(0, False), (100, False), (1_000, True)])
 async def test_many_untranslated_fields_are_read_beside_the_event_loop(
     monkeypatch: pytest.MonkeyPatch, fields: int, large: bool
 ):
-    sizes = sizes_aside(monkeypatch, guard)
+    asides = large_asides(monkeypatch, guard)
     unknown = {f"unknown_{number}": 1 for number in range(fields)}
     await guarded(personal="mask").final(
         messages=said("Hi."), original=original_for_model({"messages": [], **unknown}, **unknown)
     )
-    assert [size > LARGE_BYTES for size in sizes] == [large]
+    assert asides == [large]
 
 
 async def test_a_client_that_leaves_while_they_are_read_leaves_no_span_open(monkeypatch: pytest.MonkeyPatch):
@@ -75,12 +61,12 @@ async def test_a_client_that_leaves_while_they_are_read_leaves_no_span_open(monk
 
 
 async def test_a_large_body_is_changed_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch):
-    sizes = sizes_aside(monkeypatch, original_body)
+    asides = large_asides(monkeypatch, original_body)
     own = original_for_model({"messages": [], "user": "A" * 1_100_000}, user=MINE)
     for other in (guard, model_call):  # time is paused: it would leap to the end of the budget beside a thread
-        sizes_aside(monkeypatch, other)
+        large_asides(monkeypatch, other)
     await guarded(personal="mask").final(messages=said("Hi."), original=own)
-    assert [size > LARGE_BYTES for size in sizes] == [True]
+    assert asides == [True]
 
 
 async def test_a_conversation_with_private_data_in_such_a_field_is_the_gateways():

@@ -144,12 +144,6 @@ async def test_a_broken_service_is_left_alone_after_a_while():
     assert list(final.degraded) == ["vision:unavailable"]
 
 
-async def test_a_picture_that_is_none_is_the_callers_mistake():
-    scene = Scene(senses=senses(ScriptedVision(error=InvalidInput("images[0]", "a PNG, JPEG or WebP", "text"))))
-    with pytest.raises(InvalidInput, match=r"images\[0\]"):
-        await scene.messages(images=[PICTURE])
-
-
 async def test_a_refused_picture_does_not_wait_for_the_recording():
     vision = ScriptedVision(error=InvalidInput("images[0]", "a PNG, JPEG or WebP", "text"))
     scene = Scene(senses=senses(vision, ScriptedAudio("never", pause_s=0.4)))
@@ -206,23 +200,25 @@ async def test_silence_is_no_question():
         await scene.messages(messages=[], audio=RECORDING)
 
 
-async def test_a_question_that_is_not_transcribed_in_time_ends_at_its_budget_with_no_text():
-    scene = Scene(fallbacks=Fallbacks(()), senses=senses(audio=ScriptedAudio("late", pause_s=5)))
-    final = await scene.final(messages=[], audio=RECORDING)
-    assert (final.finish_reason, final.text) == (chat_pb2.FINISH_REASON_BUDGET, "")
-    assert list(final.degraded) == ["audio:budget"]
-    assert outcomes(final) == {"audio": "OVERRUN"}
+MASKS = pb.GuardPolicy(answer_personal=pb.GUARD_ACTION_MASK)
+TEMPLATE = Fallbacks(("template",), "Please ask again.")
 
 
 @pytest.mark.parametrize(
-    "guard", [None, pb.GuardPolicy(answer_personal=pb.GUARD_ACTION_MASK)], ids=["plain", "guarded"]
+    ("fallbacks", "guard", "degraded"),
+    [
+        pytest.param(Fallbacks((), ""), None, ["audio:budget"], id="no text"),
+        pytest.param(TEMPLATE, None, ["audio:budget", "llm:template"], id="the template"),
+        pytest.param(TEMPLATE, MASKS, ["audio:budget", "llm:template"], id="the template, guarded"),
+    ],
 )
-async def test_the_template_answers_a_question_that_is_not_transcribed_in_time(guard: pb.GuardPolicy | None):
-    audio_alone = senses(audio=ScriptedAudio("late", pause_s=5))
-    scene = Scene(fallbacks=Fallbacks(("template",), "Please ask again."), senses=audio_alone)
+async def test_a_question_that_is_not_transcribed_in_time_ends_at_its_budget_with_the_template_or_no_text(
+    fallbacks: Fallbacks, guard: pb.GuardPolicy | None, degraded: list[str]
+):
+    scene = Scene(fallbacks=fallbacks, senses=senses(audio=ScriptedAudio("late", pause_s=5)))
     final = await scene.final(messages=[], audio=RECORDING, guard=guard)
-    assert (final.text, final.finish_reason) == ("Please ask again.", chat_pb2.FINISH_REASON_BUDGET)
-    assert list(final.degraded) == ["audio:budget", "llm:template"]
+    assert (final.text, final.finish_reason) == (fallbacks.template, chat_pb2.FINISH_REASON_BUDGET)
+    assert (list(final.degraded), outcomes(final)["audio"]) == (degraded, "OVERRUN")
 
 
 @pytest.mark.parametrize("error", [Unavailable("gone"), Exhausted("busy", retry_delay_s=2)])

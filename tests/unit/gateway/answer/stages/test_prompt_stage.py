@@ -48,31 +48,9 @@ async def test_a_wordy_system_prompt_is_compressed_and_the_report_has_it():
     assert stored.question.messages[0].content == normalized(WORDY)
 
 
-def with_prompt(**settings: object) -> Scene:
-    scene = Scene()
-    scene.settings = SETTINGS.model_copy(update={"prompt": PromptSettings(**settings)})
-    return scene
-
-
-@pytest.mark.parametrize(
-    ("asked", "setting", "compressed"),
-    [
-        (pb.DIET_UNSPECIFIED, "system", (True, False)),
-        (pb.DIET_UNSPECIFIED, "off", (False, False)),
-        (pb.DIET_OFF, "all", (False, False)),
-        (pb.DIET_SYSTEM, "off", (True, False)),
-        (pb.DIET_ALL, "off", (True, True)),
-    ],
-)
-async def test_a_request_chooses_the_compressed_messages(asked: pb.Diet, setting: str, compressed: tuple[bool, bool]):
-    scene = with_prompt(diet=setting)
-    messages = [said("system", WORDY), said("user", WORDY)]
-    await scene.final(messages=messages, prompt=pb.PromptPolicy(diet=asked))
-    assert tuple(message.content != WORDY for message in asked_of(scene)) == compressed
-
-
 async def test_of_a_very_long_prompt_only_the_beginning_is_compressed():
-    scene = with_prompt(diet_to_bytes=len(WORDY))
+    scene = Scene()
+    scene.settings = SETTINGS.model_copy(update={"prompt": PromptSettings(diet_to_bytes=len(WORDY))})
     await scene.final(messages=[said("system", WORDY), said("system", WORDY), said("user", "Why?")])
     assert [message.content == WORDY for message in asked_of(scene)] == [False, True, False]
 

@@ -69,20 +69,16 @@ async def test_a_result_that_gives_orders_reaches_neither_the_model_nor_the_clie
     assert final.text == "It rains."
 
 
-async def test_orders_that_stand_in_a_citation_alone_withhold_the_result_too() -> None:
-    said = cited("Rain.")
-    said.citations[0].title = ATTACK
+IN_A_CITATION = tool_pb2.CallToolResponse(content="Rain.", citations=[tool_pb2.Citation(title=ATTACK)])
+IN_A_FAILURE = tool_pb2.CallToolResponse(content=ATTACK, failed=True)
+
+
+@pytest.mark.parametrize("said", [IN_A_CITATION, IN_A_FAILURE], ids=["citation", "failure"])
+async def test_orders_that_stand_elsewhere_withhold_the_result_too(said: tool_pb2.CallToolResponse) -> None:
     made = scene(said, injection="refuse")
     final = await made.final(mesh_tools=[WEATHER])
     assert WITHHELD in read(made)
-    assert not final.citations
-
-
-async def test_a_failure_that_gives_orders_is_withheld_as_well() -> None:
-    made = scene(tool_pb2.CallToolResponse(content=ATTACK, failed=True), injection="refuse")
-    await made.final(mesh_tools=[WEATHER])
-    assert WITHHELD in read(made)
-    assert "Ignore all" not in read(made)
+    assert "Ignore all" not in read(made) + str(final)
 
 
 async def test_with_the_action_note_an_injection_is_passed_on_and_noted() -> None:

@@ -91,16 +91,6 @@ def test_a_removed_key_goes_and_is_taken_in_again_with_an_answer_that_was_begun_
     assert near.get("a", b"q") is not None
 
 
-def test_a_removed_answer_of_a_replica_that_is_behind_is_not_taken_in(near, clock):
-    near.removals.learn(7)
-    near.remove_key("k")
-    clock.advance(1)
-    put(near, b"q", "k", known=Known(clock(), 6))
-    assert near.get("a", b"q") is None
-    put(near, b"q", "k", known=Known(clock(), 7))
-    assert near.get("a", b"q") is not None
-
-
 def test_the_removal_of_another_key_keeps_out_no_answer_that_was_begun_before_it(near):
     begun = near.removals.known()
     near.remove_key("l")
