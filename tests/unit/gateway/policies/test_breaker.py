@@ -244,6 +244,9 @@ def test_the_log_says_when_it_opens_and_why_and_when_it_closes(
     admitted(breaker).failed()  # a probe that fails is no news
     clock.advance(1.2 * OPEN_S)
     admitted(breaker).succeeded(0.1)
+    fail(breaker, 5)  # so soon that neither this nor its end is news
+    clock.advance(1.2 * OPEN_S)
+    admitted(breaker).succeeded(0.1)
     assert caplog.messages == [
         f"breaker of {breaker.name} opens: 5 of 5 calls failed in 10 s",
         f"breaker of {breaker.name} closes",
