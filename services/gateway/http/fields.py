@@ -14,7 +14,7 @@ from services.gateway.http import json_limits
 from services.runtime import strict_json
 from services.runtime.errors import InvalidInput
 
-_BLANKS = b"\t\n\f\r "
+_BLANKS = "\t\n\f\r "
 _INT32 = 2**31 - 1
 _INT64 = 2**63 - 1
 _ANY = sys.maxsize  # elements: as many as a body may have
@@ -230,9 +230,8 @@ def from_base64(path: str, text: str) -> bytes:
     """The bytes that `text` stands for. Line breaks and blanks do not count, as in browsers, because encoders wrap
     lines: https://infra.spec.whatwg.org/#forgiving-base64-decode."""
     try:
-        data = text.encode("ascii")
-        if any(blank in data for blank in _BLANKS):
-            data = data.translate(None, _BLANKS)
+        wrapped = any(blank in text for blank in _BLANKS)
+        data = text.encode("ascii").translate(None, _BLANKS.encode()) if wrapped else text
         return pybase64.b64decode(data, validate=True)
     except ValueError:
         raise InvalidInput(path, "base64", f"{len(text)} characters") from None

@@ -18,6 +18,7 @@ _LEFT_PICTURES = (*_PICTURES, "image")  # of chat completions, Responses, and Me
 _DOCUMENTS = ("file", "input_file", "document", *_LEFT_PICTURES)
 _ROLES_WITH_DOCUMENTS = (chat_pb2.ROLE_USER, chat_pb2.ROLE_TOOL)
 _CONTENT = "a string, or an array of parts"
+_SHOWN = 64  # characters, of a URL without data
 
 
 def put_content(message: chat_pb2.Message, given: Fields) -> None:
@@ -115,10 +116,10 @@ def _picture(part: Fields) -> bytes:
 def from_data_url(path: str, url: str) -> bytes:
     """The bytes in a `data:` URL. Other URLs are not fetched, because callers must not choose addresses that this
     gateway calls."""
-    scheme, _, rest = url.partition(":")
+    comma = url.find(",")  # what follows is long, and is copied only once
+    scheme, _, kind = url[: comma if comma >= 0 else _SHOWN].partition(":")
     if scheme.lower() != "data":
         raise InvalidInput(path, "a data: URL; others are not fetched", f"{scheme[:16]}:")
-    head, comma, data = rest.partition(",")
-    if not comma or not head.lower().endswith(";base64"):
-        raise InvalidInput(path, "a data: URL in base64", f"data:{head[:40]}")
-    return from_base64(path, data)
+    if comma < 0 or not kind.lower().endswith(";base64"):
+        raise InvalidInput(path, "a data: URL in base64", f"data:{kind[:40]}")
+    return from_base64(path, url[comma + 1 :])
