@@ -25,7 +25,7 @@ from services.gateway.policies.slot import Shed, score
 from services.gateway.policies.work_shares import WorkShares
 from services.gateway.settings.permissions import choices
 from services.gateway.settings.serving import ShedSettings
-from services.runtime.aside import LARGE_BYTES
+from services.runtime.aside import HUGE_BYTES
 from services.runtime.deadline import Clock, Deadline
 from services.runtime.errors import Exhausted
 
@@ -40,7 +40,7 @@ _LEAST_S = 0.01  # between two tries
 _SHARED_SHARE = 0.2  # of the time there is, that the gateways' common quotas may take at most
 # CPU time, as estimated: of a refused call, of an answer beside that, of a piece of one, of a byte that is read, and of
 # a byte of a size as `aside` has it.
-CALL_S, _ANSWER_S, PIECE_S, READ_S, SIZE_S = 0.0002, 0.0008, 0.0001, 1e-8, 0.01 / LARGE_BYTES
+CALL_S, _ANSWER_S, PIECE_S, READ_S, SIZE_S = 0.0002, 0.0008, 0.0001, 1e-8, 0.01 / HUGE_BYTES
 _REFUSED = Counter("hedgerow_quota_refused", "Requests over their tenant's quota.", ["tenant", "quota"])
 _refused = cache(_REFUSED.labels)
 
@@ -134,11 +134,11 @@ class AdmissionControl:
             raise
 
     def parses(self, tenant: Tenant, trace_id: str, size: int) -> None:
-        """A body of JSON, of about `size` as for `aside`, is about to be parsed. Raises `Shed` for a large one of a
+        """A body of JSON, of about `size` as for `aside`, is about to be parsed. Raises `Shed` for a huge one of a
         tenant that causes the pressure, whatever its priority, which is in the body: to parse it is most of its
         cost."""
         low = score(premium=tenant.premium, realtime=False, attempt=0) < self._shed.score
-        if size > LARGE_BYTES and low and (why := self._work.refusal_unread(tenant.name)):
+        if size > HUGE_BYTES and low and (why := self._work.refusal_unread(tenant.name)):
             refusal = self._shed_for(f"a large request, {why}")
             _explain(refusal, tenant, trace_id)
             raise refusal

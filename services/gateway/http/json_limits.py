@@ -15,13 +15,11 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from services.gateway.admission.intake import Limits
+from services.runtime.aside import NO_VALUES
 from services.runtime.errors import InvalidInput
 
 _PIECE = 65_536
 _NO_STRUCTURE = bytes(set(range(256)) - set(b'",[]{}'))
-_NO_VALUES = bytes(
-    set(range(256)) - set(b",[{")
-)  # deleting these bytes takes a third of the time of counting three bytes
 _INNERMOST = re.compile(rb"[\[{],{0,7}+[\]}]")  # an array or object without others in it, and with few values
 _TOKEN = re.compile(rb",+|[^,]")
 _OPENS_LIST = re.compile(rb"\s*:\s*\[")
@@ -43,7 +41,7 @@ def check(body: bytes, limits: Limits) -> None:
 def _has_few(body: bytes, few: int) -> bool:
     """Whether `body` has fewer commas and opening brackets than `few`, inside and outside of strings."""
     for start in range(0, len(body), _PIECE):
-        few -= len(body[start : start + _PIECE].translate(None, _NO_VALUES))
+        few -= len(body[start : start + _PIECE].translate(None, NO_VALUES))
         if few <= 0:
             return False
     return True

@@ -16,7 +16,7 @@ from services.gateway.admission.shared_quotas import SharedQuotas
 from services.gateway.policies.slot import Shed
 from services.gateway.policies.work_shares import WorkShares
 from services.gateway.settings.serving import ShedSettings
-from services.runtime.aside import LARGE_BYTES
+from services.runtime.aside import HUGE_BYTES
 from services.runtime.deadline import Deadline
 from services.runtime.shared_state import SharedState
 from tests.clock import PausedClock, loop_clock
@@ -83,11 +83,11 @@ async def test_a_large_request_of_the_tenant_that_causes_the_pressure_is_refused
     )
     for each in (busy, premium):
         at.spend(each, 1)
-    at.parses(quiet, "", LARGE_BYTES + 1)
-    at.parses(premium, "", LARGE_BYTES + 1)
-    at.parses(busy, "", LARGE_BYTES)
+    at.parses(quiet, "", HUGE_BYTES + 1)
+    at.parses(premium, "", HUGE_BYTES + 1)
+    at.parses(busy, "", HUGE_BYTES)
     with pytest.raises(Shed, match=r"gateway: a large request, a pressure of 2\.00") as refused:
-        at.parses(busy, "ab" * 16, LARGE_BYTES + 1)
+        at.parses(busy, "ab" * 16, HUGE_BYTES + 1)
     assert (refused.value.metadata["why"], refused.value.metadata["trace_id"]) == ("pressure", "ab" * 16)
     (decision,) = json.loads(refused.value.metadata["decisions"])
     assert (decision["policy"], decision["action"]) == ("shed", "refused")
