@@ -81,24 +81,27 @@ class Mesh:
         try:
             private_folder(self._state_dir)
             folder = os.open(self._state_dir, os.O_RDONLY)
-        except OSError as error:
+            stack.callback(os.close, folder)
+            is_ours = _is_ours(folder)
+        except OSError as error:  # also of a file system without locks
             problem = f"{self._state_dir} cannot be the state folder: {error.strerror}"
             raise MeshError(f"{problem}; --state-dir names another") from None
-        stack.callback(os.close, folder)
-        if not _is_ours(folder):
+        if not is_ours:
             raise MeshError(
                 f'another mesh uses {self._state_dir}; "hedgerow down" ends it, and --state-dir names another folder'
             )
-        for supervisor in self.services:
-            refuse_busy_ports(supervisor.spec)
-            for end in ("log", "log.1"):
-                (self._state_dir / "logs" / f"{supervisor.spec.name}.{end}").unlink(missing_ok=True)
-        stack.callback((self._state_dir / RUNNING_FILE).unlink, missing_ok=True)
+        self._remove_running_file()  # of a mesh that was killed: its processes' numbers may be those of others by now
+        refuse_busy_ports(*(supervisor.spec for supervisor in self.services))
+        stack.callback(self._remove_running_file)
         with suppress(OSError):  # each start of a service writes it again
-            self._write_running_file()  # in the place of one that a killed mesh has left
+            self._write_running_file()
 
     def _write_files(self) -> None:
+        """Write the files of the services, and remove the logs of the last mesh."""
         try:
+            for supervisor in self.services:
+                for end in ("log", "log.1"):
+                    (self._state_dir / "logs" / f"{supervisor.spec.name}.{end}").unlink(missing_ok=True)
             self._prepare()
         except OSError as error:
             raise MeshError(f"{error.filename or self._state_dir} cannot be written: {error.strerror}") from None
@@ -182,6 +185,15 @@ class Mesh:
         return Supervisor(spec, self._state_dir / "logs", self._on_change)
 
     async def _stop(self) -> None:
+        """Stop all services. The mesh ends in any case, so a cancellation meanwhile has no effect: it would leave
+        services behind, and hide the error for which the mesh ends."""
+        stopping = asyncio.create_task(self._stop_in_order())
+        while not stopping.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({stopping})
+        stopping.result()
+
+    async def _stop_in_order(self) -> None:
         for front in [service for service in self.services if service.spec.name == self._front]:
             await front.stop()
         await asyncio.gather(*(service.stop() for service in self.services if service.spec.name != self._front))
@@ -211,6 +223,10 @@ class Mesh:
         with open(unfinished, "w", encoding="utf-8", opener=open_private) as file:
             file.write(json.dumps({"pid": os.getpid(), "services": services}, indent=2) + "\n")
         unfinished.replace(self._state_dir / RUNNING_FILE)
+
+    def _remove_running_file(self) -> None:
+        with suppress(OSError):  # on a disk that cannot be written by now; commands see that no mesh holds the folder
+            (self._state_dir / RUNNING_FILE).unlink()
 
 
 def _pages_of(spec: ServiceSpec) -> dict[str, object]:

@@ -96,6 +96,7 @@ class ServiceProcess:
     """
 
     _orders: Orders | None = None
+    _code: int | None = None  # with which it has ended
     _check_every_s = 0.1  # until it serves
 
     def __init__(self, spec: ServiceSpec, log_dir: Path):
@@ -125,17 +126,20 @@ class ServiceProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code; None while the process runs."""
-        return self._process.poll()
+        """The exit code; None while the process runs. Its children are killed when its end is first seen: later their
+        group's number may be that of another group."""
+        if self._code is None and (code := self._process.poll()) is not None:
+            self._code = code
+            self._end_group()
+        return self._code
 
     async def wait(self, poll_s: float = 0.05) -> int:
-        """Wait for the end of the process, end its children, and return its exit code."""
-        while self.exit_code is None:  # a process sets no event
+        """Wait for the end of the process and its children, and return its exit code."""
+        while (code := self.exit_code) is None:  # a process sets no event
             with suppress(OSError):  # a log that was deleted, a full disk
                 await self._bound_log()
             await asyncio.sleep(poll_s)
-        self._end_group()
-        return self._process.returncode
+        return code
 
     async def _bound_log(self) -> None:
         if self.log.stat().st_size > LOG_BYTES:

@@ -99,8 +99,9 @@ class _Reader:
                 self._add(node, path, "no NUL, which no setting of a process can hold")
                 return None
             return self._loader.construct_object(node)
-        except ValueError as error:  # 2026-13-45, for example
-            raise yaml.MarkedYAMLError(problem=type(error).__name__, problem_mark=node.start_mark) from None
+        except (ValueError, LookupError, AttributeError, TypeError):  # PyYAML's own, for 2026-13-45 or `!!bool maybe`
+            problem = f"no valid {node.tag.rpartition(':')[2]}"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from None
         finally:
             self._around.pop()
 

@@ -64,9 +64,10 @@ async def _planned(
     ports = ports or ports_of(file)
     try:
         made = processes(file, ports, state_dir, os.environ)
+        asked = [(process.part, _asked(process, file)) for process in made]
     except (ValueError, KeyError) as error:
         raise MeshError(f"{found.name}: {error}") from None
-    found.refuse(await refused(found, [(process.part, _asked(process, file)) for process in made]))
+    found.refuse(await refused(found, asked))
     sharing = shared(made)
     return MeshPlan(found.text, file, specs_of(made, sharing), ports, sharing)
 

@@ -244,3 +244,14 @@ async def test_a_process_is_killed_once_it_has_had_its_grace(
     process = ServiceProcess(ServiceSpec("llm", "services.llm", "127.0.0.1:1", environment, command), tmp_path)
     await until(lambda: "ready" in process.tail())
     assert await process.stop() == code
+
+
+async def test_the_group_of_a_process_gets_no_signal_once_its_end_was_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed: list[int] = []
+    monkeypatch.setattr("launcher.processes.os.killpg", lambda group, _: killed.append(group))
+    process = ServiceProcess(ServiceSpec("one", "", "127.0.0.1:1", command=("true",)), tmp_path)
+    await process.wait()
+    await process.stop()
+    assert killed == [process.pid]

@@ -238,6 +238,10 @@ WRONG = [
     ("models:\n  a: {hub: x/y, options: {model: z}}", "2:26: models.a.options: model: belongs into folder, hub or"),
     ("models: {a: x/y}\ngateway: {settings: {workers: 2}}", "2:21: gateway.settings: workers: belongs into workers"),
     ("models:\n  a: {hub: x/y, engine: openai}", "2:25: models.a.engine: openai only with a url"),
+    ("models: {a: x/y}\nprofile: 2026-13-45", "2:10: not valid YAML: no valid timestamp"),
+    ("models: {a: x/y}\nprofile: !!timestamp soon", "2:10: not valid YAML: no valid timestamp"),
+    ("models: {a: x/y}\nprofile: !!bool maybe", "2:10: not valid YAML: no valid bool"),
+    ("models: {a: x/y}\nprofile: !!int ''", "2:10: not valid YAML: no valid int"),
     ("models: &a\n  a: *a", "1:9: not valid YAML: an anchor that repeats itself"),
     (
         "models: {a: x/y}\ntenants: {t: {key_env: CALLER_KEY, tools: ['search_*']}}",

@@ -9,7 +9,11 @@ import pytest
 from pydantic import ValidationError
 
 from hedgerow.chat.v1 import chat_pb2
+from launcher.mesh import MeshError
+from launcher.meshfile.fields import Surroundings
 from launcher.meshfile.parts import tenants_of
+from launcher.meshfile.planning import planned
+from launcher.meshfile.reading import parse
 from services.gateway.admission.provider_fields import check
 from services.gateway.errors import FieldDenied
 from services.gateway.settings.generation import HedgeSettings
@@ -53,3 +57,12 @@ def test_off_without_quotes_is_the_word_in_settings_of_the_gateway_and_of_a_tena
     assert PromptSettings.model_validate(prompt).whole is False, "`whole` is a boolean"
     with pytest.raises(ValidationError, match="input_value=True"):
         HedgeSettings.model_validate({"mode": True})
+
+
+async def test_a_callers_key_that_is_gone_once_its_file_is_read_refuses_the_file(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("hr-1")
+    text = f"{SMALLEST}tenants: {{acme: {{key_file: key}}}}"
+    found = parse(text, "mesh.yaml", Surroundings(tmp_path, {}))
+    (tmp_path / "key").unlink()
+    with pytest.raises(MeshError, match=r"^mesh\.yaml: a file that can be read is needed"):
+        await planned(found, tmp_path)
