@@ -23,7 +23,7 @@ class RelayedMessages:
 
     def __init__(self) -> None:
         self.begun, self.blocks = False, 0  # `blocks`: above every index of the provider's blocks
-        self._open: list[int] = []
+        self._open: dict[int, None] = {}  # in their order
         self._last: dict[str, Any] = {}
         self._message = GrowingMessage()
 
@@ -69,9 +69,9 @@ class RelayedMessages:
         if isinstance(index := said.get("index"), int):
             self.blocks = max(self.blocks, index + 1)
             if said["type"] == "content_block_start":
-                self._open.append(index)
-            elif said["type"] == "content_block_stop" and index in self._open:
-                self._open.remove(index)
+                self._open[index] = None
+            elif said["type"] == "content_block_stop":
+                self._open.pop(index, None)
 
 
 class GrowingMessage(GrowingAnswer):

@@ -135,8 +135,8 @@ class Generating:
 
         async def send(data: bytes, last: bool) -> None:
             await exchange.reply.begin()
-            await exchange.reply.write(data, last=last)
             watch.sent(last=last)
+            await exchange.reply.write(data, last=last)
 
         def came(message: pb.GenerateResponse) -> None:
             if _has_text(message):
@@ -151,6 +151,7 @@ class Generating:
         await self.servicer.answer_choices(self._choices(exchange, asked), call, take)
         if answers.finals and not order.stream:
             answer = await self._in_one_piece(tenant, answers.size, answers.whole)
+            watch.sent(last=True)
             await exchange.reply.whole(200, answer, short(answers.together))
 
     def _choices(self, exchange: Exchange, asked: ReadRequest) -> Choices:
@@ -197,8 +198,8 @@ class Generating:
             watch.came()
         if not reply.status:
             await reply.begin(short(final) if final else ())
+        watch.sent(last=final is not None)
         await reply.write(data, last=final is not None)
-        watch.sent()
 
     async def _gather(
         self, exchange: Exchange, asked: ReadRequest, watch: ConnectionWatch, message: pb.GenerateResponse
@@ -214,6 +215,7 @@ class Generating:
                 await asked.before_end(final)
             size = size_of_answer(final) * asked.order.choices  # of which it has the first one's objects
             answer = await self._in_one_piece(tenant, size, partial(asked.writer.whole, final))
+            watch.sent(last=True)
             await exchange.reply.whole(200, answer, short(final))
 
     async def _in_one_piece(self, tenant: str, size: int, whole: Callable[[], Mapping[str, Any]]) -> bytes:

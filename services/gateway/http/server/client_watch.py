@@ -42,18 +42,20 @@ class ConnectionWatch:
 
     def came(self) -> None:
         """There was text."""
-        self._came_at = self._loop.time()
+        is_first, self._came_at = self._came_at is None, self._loop.time()
+        if is_first:
+            self._set_timer()
 
     def sent(self, *, last: bool = False) -> None:
-        """Something was sent. After the `last` of a reply the client may leave."""
+        """Something is sent. With the `last` of a reply the watch ends: the server closes a connection that is not read
+        from, and an answer that is over is not silent."""
         self._sent_at = self._loop.time()
         if last:
             self._stop()
 
     def __enter__(self) -> ConnectionWatch:
         self._start(self._until_left())
-        if self._silence_s or self._beat:
-            self._set_timer()
+        self._set_timer()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -84,10 +86,13 @@ class ConnectionWatch:
         task.add_done_callback(self._working.discard)
 
     def _set_timer(self) -> None:
+        """Look again when a sign of life is due, or a silence after the first text may be too long."""
+        if self._timer:
+            self._timer.cancel()
         due = [self._sent_at + self._heartbeat_s] if self._beat else []
-        if self._silence_s:
-            due.append((self._came_at or self._loop.time()) + self._silence_s)
-        self._timer = self._loop.call_at(min(due), self._check_times)
+        if self._silence_s and self._came_at is not None:
+            due.append(self._came_at + self._silence_s)
+        self._timer = self._loop.call_at(min(due), self._check_times) if due else None
 
     def _check_times(self) -> None:
         now = self._loop.time()

@@ -35,6 +35,7 @@ FOR_PROVIDERS = ("openai-", "anthropic-")  # headers that a model behind the sam
 JSON = b"application/json"
 NAMED_MODEL = "named_model"  # in a request's scope: the model that its path names, whatever its body names
 SKIMMED_S, _SKIMMED_BYTES = 1.0, 1_048_576
+_UNREAD_BYTES = 65_536  # above which the server waits for the client before it sends more
 _REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
 _PASSED_ON = frozenset({b"traceparent", b"tracestate", TENANT_HEADER.encode(), EXPIRES_HEADER.encode()})
 
@@ -60,19 +61,20 @@ def _decoded(value: bytes) -> str:
 
 @dataclass(slots=True)
 class HttpReply:
-    """The reply. `status` is 0 until the headers are out."""
+    """The reply. `status` is 0 until the headers are out; `ends` where nothing follows what is being sent."""
 
     send: Send
     headers: Headers = field(default_factory=list)
     status: int = 0
+    ends: bool = False
 
     async def whole(
         self, status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]] = (), kind: bytes = JSON
     ) -> None:
-        """Everything at once."""
+        """Everything at once, as `write` sends the last of a stream."""
         length = (b"content-length", b"%d" % len(body))
         await self._start(status, [(b"content-type", kind), length, *headers])
-        await self.send({"type": "http.response.body", "body": body})
+        await self.write(body, last=True)
 
     async def begin(self, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
         """The headers of a stream, unless they are out."""
@@ -81,13 +83,19 @@ class HttpReply:
             await self._start(200, [*own, *headers])
 
     async def write(self, data: bytes, *, last: bool = False) -> None:
-        """More of a stream."""
+        """More of a stream. When the `last` has been sent, its client has read all but 64 KiB of it: until then the
+        request holds its slot and its memory."""
+        self.ends = last
+        if last and len(data) > _UNREAD_BYTES:
+            await self.send({"type": "http.response.body", "body": data, "more_body": True})
+            data = b""
         await self.send({"type": "http.response.body", "body": data, "more_body": not last})
 
     async def beat(self) -> None:
         """A sign of life of a stream that has nothing else to send."""
-        await self.begin()
-        await self.write(PING)
+        if not self.ends:
+            await self.begin()
+            await self.write(PING)
 
     async def _start(self, status: int, headers: Headers) -> None:
         self.status = status
@@ -243,7 +251,7 @@ class Exchange:
     async def fail(self, failure: ErrorResponse, body: Any) -> None:
         """An end that is none of the route's own: a status, or the last words of a stream."""
         if self.reply.status:
-            await self.reply.write(self.broken(failure) if self.broken else b"", last=True)
+            await self.reply.write(self.broken(failure) if self.broken and not self.reply.ends else b"", last=True)
             return
         unread = [] if self._read or await self._skim() else [(b"connection", b"close")]
         await self.reply.whole(failure.status, compact(body), [*failure.headers(), *unread])

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 from collections import deque
+from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -55,11 +56,14 @@ class _Transport(asyncio.Transport):
         super().__init__()
         self.written, self.closing, self.aborted, self.paused = bytearray(), False, False, False
         self.unsent = 0  # bytes that the client has not read
+        self.full: Callable[[], None] | None = None  # is called where a client that does not read is sent many
         self.received: socket.socket | None = None  # has what has come and is not read
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if not self.closing:
             self.written += data
+        if self.full and len(data) > 65_536:
+            self.full()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return self.received if name == "socket" else super().get_extra_info(name, default)
@@ -104,6 +108,10 @@ class Wire:
         while self._coming and not self.transport.paused and not self.transport.closing:
             self.connection.data_received(self._coming.popleft())
             await _all_goes_on()
+
+    def reads_nothing(self) -> None:
+        """The client reads no more until `connection.resume_writing`."""
+        self.transport.full = self.connection.pause_writing
 
     async def end(self) -> None:
         """The client has gone."""

@@ -109,3 +109,9 @@ def test_blocks_of_a_provider_that_are_open_stop_where_the_gateway_ends_the_answ
 def test_a_text_of_another_api_has_an_empty_list_of_citations_because_the_ai_sdk_refuses_null() -> None:
     writer = MessageWriter(RequestOptions(pb.GenerateRequest(), "auto"), "1")
     assert writer.whole(pb.Final(text="Hi."))["content"] == [{"type": "text", "text": "Hi.", "citations": []}]
+
+
+def test_a_block_that_begins_twice_is_stopped_once() -> None:
+    relayed = RelayedMessages()
+    relayed.chunks(sent(START, BLOCK, BLOCK))
+    assert relayed.stops().count(b"content_block_stop") == 2  # in its name and in its type

@@ -161,7 +161,7 @@ async def test_the_last_text_does_not_wait_for_the_store() -> None:
     asked = await _turns(steps)(steps, Fields({"model": "m", "input": "?"}), 0, _order)
     assert asked
     message = pb.GenerateResponse(events=[pb.Event(delta=pb.TextDelta(text="Tokyo.")), pb.Event(final=FINAL)])
-    watch: Any = SimpleNamespace(came=lambda: None, sent=lambda: None)
+    watch: Any = SimpleNamespace(came=lambda: None, sent=lambda last: None)
     await Generating(cast(Any, None), cast(Any, None), cast(Any, None))._write(steps, asked, watch, message)
     assert steps.taken == ["text", "put", "put", "end"], "the item and the response are stored"
     assert steps.written.count(b'"type":"response.completed"') == 1

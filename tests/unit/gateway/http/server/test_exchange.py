@@ -165,3 +165,41 @@ async def test_a_key_comes_in_one_of_three_headers(headers: list[str], credentia
 
     await statuses(noted, head(2, *headers), b"{}")
     assert seen == [credential]
+
+
+@pytest.mark.parametrize(("size", "waits"), [(65_536, False), (65_537, True)])
+async def test_a_request_is_over_once_its_client_has_read_all_but_64_kib_of_its_answer(size: int, waits: bool) -> None:
+    over: list[bool] = []
+
+    async def large(exchange: Exchange) -> None:
+        await exchange.reply.whole(200, b"x" * size)
+        over.append(True)
+
+    wire = wire_to(large)
+    wire.reads_nothing()
+    await wire.send(head(0))
+    assert over == [True] * (not waits)
+    wire.connection.resume_writing()
+    await wire.send()
+    assert over == [True]
+    await wire.end()
+
+
+async def test_nothing_follows_an_answer_that_its_client_reads_slowly() -> None:
+    async def large(exchange: Exchange) -> None:
+        exchange.broken = lambda failure: b"more"
+        whole = asyncio.create_task(exchange.reply.whole(200, b"x" * 100_000))
+        await asyncio.sleep(0)
+        await exchange.reply.beat()
+        whole.cancel()
+        await whole
+
+    wire = wire_to(large)
+    wire.reads_nothing()
+    await wire.send(head(0))
+    wire.connection.resume_writing()
+    await wire.send(head(0))
+    _, _, answer = bytes(wire.transport.written).partition(b"\r\n\r\n")
+    assert answer[:100_000] == b"x" * 100_000
+    assert answer[100_000:].startswith(b"HTTP/1.1 200 OK")
+    await wire.end()
