@@ -10,12 +10,14 @@ import pytest
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.vision.v1 import vision_pb2
+from services.gateway.admission.effective import effective_settings
 from services.gateway.admission.messages import NO_TEXT, flatten
 from services.gateway.answer.inputs import mask_messages
 from services.gateway.answer.prompt_builder import Asked, picture_lines
 from services.gateway.answer.stages.cache.cache_key import cache_question
 from services.gateway.config import GatewaySettings
-from tests.unit.gateway.prompt.conversations import said
+from tests.unit.gateway.answer.scene import ACME, SETTINGS
+from tests.unit.gateway.prompt.conversations import WORDY, chatter, said
 
 CAT = [("Egyptian cat", 0.404), ("tabby", 0.22), ("tiger cat", 0.15)]
 
@@ -110,6 +112,25 @@ def test_equal_pictures_in_other_places_are_another_question():
     each = [asked_with([first, told], [second, wanted]), asked_with([told], [first, second, wanted])]
     keys = {cache_question(pb.GenerateRequest(), asked, "acme").SerializeToString() for asked in each}
     assert len(keys) == 2
+
+
+@pytest.mark.parametrize(
+    ("messages", "asked", "shared"),
+    [
+        ([said("user", "Why?")], {"diet": pb.DIET_OFF, "truncation": pb.TRUNCATION_DISABLED}, True),
+        ([said("system", WORDY), said("user", "Why?")], {"diet": pb.DIET_SYSTEM}, True),
+        ([said("system", WORDY), said("user", "Why?")], {"diet": pb.DIET_OFF}, False),
+        (chatter(4), {"truncation": pb.TRUNCATION_AUTO}, True),
+        (chatter(4), {"truncation": pb.TRUNCATION_DISABLED}, False),
+    ],
+)
+def test_an_answer_is_shared_by_requests_of_which_models_read_the_same(messages, asked, shared):
+    keys = set()
+    for policy in (pb.PromptPolicy(), pb.PromptPolicy(**asked)):
+        request = pb.GenerateRequest(messages=messages, prompt=policy)
+        settings = effective_settings(request, ACME, SETTINGS)
+        keys.add(cache_question(request, Asked(tuple(messages)), "acme", settings=settings).SerializeToString())
+    assert (len(keys) == 1) is shared
 
 
 def test_pictures_of_a_masked_text_come_before_it():

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hedgerow.cache.v1 import cache_pb2
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
+from services.gateway.admission.effective import EffectiveSettings
 from services.gateway.admission.identity import Tenant
 from services.gateway.answer.inputs import Inputs, Privacy
 from services.gateway.answer.prompt_builder import Asked
 from services.gateway.cache_eligibility.choice import ANY, CacheEligibility, choose, within
+from services.gateway.prompt import window
+from services.gateway.settings.prompt import PromptSettings
 from services.gateway.upstream.router import Routes
 from services.runtime import question_key
 
-_OMITS, _CHECKED = "untranslated: omit", "form: checked"
+_USUAL, _OMITS, _CHECKED = EffectiveSettings(), "untranslated: omit", "form: checked"
+_LEAST_CUT = 3  # messages of the shortest conversation that can be cut
 # Fields of a request that no answer depends on.
 _OF_NO_EFFECT = frozenset({"metadata", "prompt_cache_key", "safety_identifier", "store", "user"})
 
@@ -28,14 +32,12 @@ def cache_question(
     tenant: str,
     eligibility: CacheEligibility = ANY,
     identity: str = "",
-    *,
-    omits: bool = False,
-    checks_form: bool = False,
+    settings: EffectiveSettings = _USUAL,
 ) -> cache_pb2.Question:
-    """The question as the cache keys it. `identity`: that of the models that may answer it; `omits`: whether fields
-    that the model's API lacks are omitted, because a request that refuses omissions must not get an answer without
-    them; `checks_form`: whether its answer must match its response format, because a stored answer is not checked
-    again. A cascade's answer may be of a lower tier, so it is for cascades with the same checks."""
+    """The question as the cache keys it. `identity`: that of the models that may answer it. Of the `settings`: a
+    request that refuses omissions must not get an answer without the omitted fields; a stored answer is not checked
+    again; and a model reads another prompt if it is compressed or cut. A cascade's answer may be of a lower tier, so it
+    is for cascades with the same checks."""
     named = f"model:{request.model}" if request.model else ""
     return cache_pb2.Question(
         tenant=tenant,
@@ -47,8 +49,9 @@ def cache_question(
             *asked.attachments(),
             *_own_words(request.original),
             *_digest(identity),
-            *_digest(_OMITS if omits else ""),
-            *_digest(_CHECKED if checks_form else ""),
+            *_digest(_OMITS if settings.omits else ""),
+            *_digest(_CHECKED if settings.checks_form else ""),
+            *_digest(_prompt(settings.prompt, asked.messages)),
             *_digest(_checks(request.cascade) if request.HasField("cascade") else ""),
         ],
         category=eligibility.category,
@@ -66,6 +69,16 @@ def _checks(cascade: pb.Cascade) -> str:
     """The checks of a cascade. Whether it streams at once changes no answer."""
     least = cascade.min_mean_logprob if cascade.HasField("min_mean_logprob") else None
     return f"cascade: {sorted(cascade.verifiers)} {least}"
+
+
+def _prompt(settings: PromptSettings, messages: Sequence[chat_pb2.Message]) -> str:
+    """How models read these messages; empty if that is usual, or makes no difference."""
+    usual, changes = _USUAL.prompt, list[str]()
+    if settings.diet != usual.diet and window.size(messages) >= settings.diet_from_bytes:
+        changes.append(f"compressed: {settings.diet}")
+    if settings.whole != usual.whole and len(messages) >= _LEAST_CUT:
+        changes.append("whole")
+    return ", ".join(changes)
 
 
 def _own_words(original: chat_pb2.Original) -> list[str]:
@@ -116,8 +129,7 @@ class Identifier:
         if eligibility.drawn:
             return CacheIdentity(eligibility=eligibility)
         models = self.routes.identity(request.model)
-        checks = {"omits": question.settings.omits, "checks_form": question.settings.checks_form}
-        cached = cache_question(request, asked, self.tenant.name, eligibility, models, **checks)
+        cached = cache_question(request, asked, self.tenant.name, eligibility, models, question.settings)
         cached.ignore_case = self.tenant.hits.ignore_case
         question_key.normalize(cached)
         eligibility, self.inputs.cache_key_computed = within(eligibility, cached.ByteSize()), True
