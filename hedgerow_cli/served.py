@@ -46,7 +46,7 @@ def served(
     listed = _listed(where, api_key, as_json)
     models = [_row(each) for each in listed if "hedgerow" in each or "max_model_len" in each]
     _add_problems(models, {} if url else _problems(state_dir), loads(where, api_key))
-    others = [str(each["id"]) for each in listed if str(each["id"]) not in {model["name"] for model in models}]
+    others = [each["id"] for each in listed if each["id"] not in {model["name"] for model in models}]
     if as_json:
         print(json.dumps({"url": where, "models": models, "others": others}))
         return
@@ -126,8 +126,7 @@ def _listed(where: str, api_key: str | None, as_json: bool) -> list[dict[str, An
         raise typer.BadParameter(f"http://host:port or https://host is needed, got {where}", param_hint="--url")
     try:
         with get(f"{where}/v1/models", api_key, _TIMEOUT_S) as answer:
-            found: list[dict[str, Any]] = json.loads(answer.read(_MOST_BYTES))["data"]
-            return found
+            return [{**each, "id": str(each["id"])} for each in json.loads(answer.read(_MOST_BYTES))["data"]]
     except HTTPError as error:
         message = f"{where}/v1/models answers {error.code}: {_message(error.read(_MOST_BYTES))}"
         fail(message, "REFUSED", as_json, "UNAVAILABLE")
@@ -135,7 +134,7 @@ def _listed(where: str, api_key: str | None, as_json: bool) -> list[dict[str, An
         why = getattr(error, "reason", error)
         message = f'no gateway serves HTTP at {where} ({why}); start one with "hedgerow up"'
         fail(message, "NO_GATEWAY", as_json, "UNAVAILABLE")
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         fail(f"{where}/v1/models is no list of models", "NO_GATEWAY", as_json, "UNAVAILABLE")
 
 
@@ -144,5 +143,5 @@ def _message(body: bytes) -> str:
 
     try:
         return str(json.loads(body)["error"]["message"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return "no message"

@@ -190,19 +190,23 @@ class Folder:
             return False
         before, self._again_at = self.current, math.inf
         try:
-            self.current = await asyncio.to_thread(self._load)
-        except BadTls as error:
+            self.current = await asyncio.to_thread(self._load, before.identity)
+        except (BadTls, RuntimeError) as error:  # the latter: no further thread on this machine, for now
             self._again_at = self._clock() + _AGAIN_S
             _log.error("%s; the certificate stays as it was", error)
         return self.current != before
 
-    def _load(self) -> Credentials:
+    def _load(self, before: str = "") -> Credentials:
+        """The credentials in the files. Raises `BadTls`, also for another identity than the one `before`, for which
+        peers ask."""
         files = [self.path / name for name in _NAMES]
         try:
             certificate, key, ca = content = [file.read_bytes() for file in files]
             known = _test_handshake(*files)
             if content != [file.read_bytes() for file in files]:
                 raise ValueError("is being written")
+            if before and (identity := _identity(known)) != before:
+                raise ValueError(f"a certificate of {before}, got one of {identity or 'no identity'}")
         except (OSError, ValueError) as error:  # ssl's errors are OSErrors
             raise BadTls(f"tls_dir: {self.path}: {_reason(error)}") from None
         begins, expires = (ssl.cert_time_to_seconds(known[name]) for name in ("notBefore", "notAfter"))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import socket
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -68,3 +70,29 @@ def test_a_model_of_the_mesh_here_that_cannot_be_reached_has_its_url_and_the_rea
 def test_on_another_host_open_breakers_show_a_failing_model(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = served(monkeypatch, metrics=b'hedgerow_breaker_open{backend="gpt@10.0.0.1:1"} 1.0\n').splitlines()
     assert lines[1] == "  calls fail: the gateway's breaker is open"
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (b"\x00\x00\x18\x04\x00", "no gateway serves HTTP at {url} (no answer in HTTP/1.1: BadStatusLine)"),
+        (b"", "no gateway serves HTTP at {url} (no answer in HTTP/1.1: RemoteDisconnected)"),
+        (b'HTTP/1.0 200 OK\r\n\r\n{"data": 1}', "{url}/v1/models is no list of models"),
+        (b'HTTP/1.0 200 OK\r\n\r\n{"data": [{"name": "m"}]}', "{url}/v1/models is no list of models"),
+        (b"HTTP/1.0 200 OK\r\n\r\n" + b"[" * 5_000, "{url}/v1/models is no list of models"),
+    ],
+    ids=["gRPC", "nothing", "no list", "no ids", "nested deeply"],
+)
+def test_a_port_of_something_else_is_reported_in_a_line(answer: bytes, problem: str) -> None:
+    def serve() -> None:
+        connection, _ = listening.accept()
+        with connection:
+            connection.recv(4096)
+            connection.sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor(1) as pool:
+        pool.submit(serve)
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        result = CliRunner().invoke(app, ["models", "served", "--url", url])
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"hedgerow: {problem.format(url=url)}")

@@ -13,7 +13,7 @@ import grpc
 import pytest
 from prometheus_client import REGISTRY
 
-from launcher.certificate_authority import make_authority
+from launcher.certificate_authority import make_authority, write_identity
 from services.runtime.rpc.standing.channel import StandingChannel
 from services.runtime.security import tls
 from services.runtime.security.tls import BadTls, Folder, plain
@@ -113,6 +113,30 @@ async def test_a_certificate_of_another_authority_or_one_that_is_over_keeps_what
     assert folder.current is before
     assert "unable to get local issuer certificate" in caplog.text
     assert "certificate has expired" in caplog.text
+
+
+async def test_the_certificate_of_another_identity_keeps_what_there_was(
+    certificates: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = Folder(certificates.folder / "router")
+    before = folder.current
+    write_identity(folder.path, certificates.authority.pem(), certificates.authority.issue("cache", 1))
+    assert not await followed(folder)
+    assert folder.current is before
+    assert "a certificate of router, got one of cache; the certificate stays as it was" in caplog.text
+
+
+async def test_certificates_are_followed_on_after_a_moment_without_threads(
+    certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    folder = Folder(certificates.folder / "router", lambda: now)
+    certificates.renew("router")
+    with monkeypatch.context() as full:
+        full.setattr(asyncio, "to_thread", Mock(side_effect=RuntimeError("can't start new thread")))
+        assert not await followed(folder)
+    now = 60.0
+    assert await folder.look()
 
 
 async def test_a_certificate_that_is_not_valid_yet_is_tried_again(
