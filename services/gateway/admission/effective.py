@@ -89,7 +89,7 @@ class EffectiveSettings:
 
 
 def effective_settings(request: pb.GenerateRequest, tenant: Tenant, settings: GatewaySettings) -> EffectiveSettings:
-    """What holds for `request`, which is within its limits."""
+    """The settings of `request`, which is within its limits."""
     return EffectiveSettings(
         guard_checks(tenant.guard, request),
         _of_prompt(request.prompt, tenant, settings.prompt),
@@ -113,8 +113,8 @@ def _first_text_ms(request: pb.GenerateRequest, by_default: float) -> float:
 def _of_prompt(policy: pb.PromptPolicy, tenant: Tenant, settings: PromptSettings) -> PromptSettings:
     """Of a conversation that is not `whole` turns are left out, and with a `summary_model` they are summed up."""
     said: dict[str, Any] = {}
-    if diet := _DIETS.get(policy.diet) or tenant.prompt.diet:
-        said["diet"] = diet
+    if compressed := _DIETS.get(policy.diet) or tenant.prompt.diet:
+        said["diet"] = compressed
     own = tenant.prompt.conversation
     said["whole"] = is_whole(policy, own == "whole" if own else settings.whole)
     if own == "cut":

@@ -74,8 +74,8 @@ def _checks(cascade: pb.Cascade) -> str:
 def _prompt(settings: PromptSettings, messages: Sequence[chat_pb2.Message]) -> str:
     """How models read these messages; empty if that is usual, or makes no difference."""
     usual, changes = _USUAL.prompt, list[str]()
-    if settings.diet != usual.diet and window.size(messages) >= settings.diet_from_bytes:
-        changes.append(f"compressed: {settings.diet}")
+    if (compressed := settings.diet) != usual.diet and window.size(messages) >= settings.diet_from_bytes:
+        changes.append(f"compressed: {compressed}")
     if settings.whole != usual.whole and len(messages) >= _LEAST_CUT:
         changes.append("whole")
     return ", ".join(changes)

@@ -1,4 +1,4 @@
-"""What watches an answer while it is given."""
+"""The watch of a client while its answer is given."""
 
 from __future__ import annotations
 
