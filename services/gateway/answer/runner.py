@@ -44,7 +44,7 @@ class AnswerRunner:
         """Run the answer, and return its last event. `send` sends its messages; None: no client reads them. Without
         `progress` they have neither the plan nor the ends of stages, which the last event has again."""
         context, ledger, final = self._context, self._ledger, None
-        context.backends.fleet.count_request()
+        context.backends.fleet.count_request(context.tenant.name)
         try:
             self._begin(send, progress=progress)
             await self._run_stages()

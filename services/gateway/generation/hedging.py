@@ -61,12 +61,13 @@ class FirstTokenWait:
         if job.single_attempt or not self._fleet.kept_share:
             return None
         pool, asked = calls[-1].pool, [*attempt.failed, *(call.replica for call in calls)]
-        may_retry = len(calls) == 1 and attempt.number <= RETRIES and self._fleet.retry.ready
-        if may_retry and not pool.is_open(job.slot_request.tenant, asked):
+        tenant = job.slot_request.tenant
+        may_retry = len(calls) == 1 and attempt.number <= RETRIES and self._fleet.retry.ready(tenant)
+        if may_retry and not pool.is_open(tenant, asked):
             return pool
         later = job.models[job.models.index(pool.model) + 1 :] if job.fallback_when_late else ()
         pools = [self._fleet.pools[model] for model in later if model in self._fleet.pools]
-        return next((other for other in pools if not other.is_open(job.slot_request.tenant)), None)
+        return next((other for other in pools if not other.is_open(tenant)), None)
 
 
 class Hedging:

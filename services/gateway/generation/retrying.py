@@ -28,6 +28,7 @@ class Retrying:
 
     async def __call__(self, job: Job) -> Call:
         pool, attempt, pause_s = self._fleet.pools[job.model], Attempt(job), None
+        tenant = job.slot_request.tenant
         while True:
             try:
                 if pause_s is not None:
@@ -37,7 +38,7 @@ class Retrying:
                 problem = error
             finally:
                 if attempt.number > 1 and not attempt.calls:
-                    self._fleet.retry.refund()
+                    self._fleet.retry.refund(tenant)
             if job.single_attempt or len(attempt.calls) != 1:
                 raise problem
             failed = (*attempt.failed, attempt.calls[0].replica)
@@ -51,12 +52,12 @@ class Retrying:
         up wrongly is not asked again."""
         if len(failed) > 1 and (len(failed) > RETRIES or not pool.has_others(failed)):
             return None
-        elsewhere = isinstance(problem, TooLate | Misconfigured) or _throttled(problem)
-        if pool.is_open(job.slot_request.tenant, failed if elsewhere else ()):
+        elsewhere, tenant = isinstance(problem, TooLate | Misconfigured) or _throttled(problem), job.slot_request.tenant
+        if pool.is_open(tenant, failed if elsewhere else ()):
             return None
         if not elsewhere:
-            return self._fleet.retry.pause_s(problem, job.deadline.remaining())
-        return 0.0 if not job.deadline.is_over() and self._fleet.retry.spend() else None
+            return self._fleet.retry.pause_s(problem, job.deadline.remaining(), tenant)
+        return 0.0 if not job.deadline.is_over() and self._fleet.retry.spend(tenant) else None
 
 
 class Resumable:
@@ -94,7 +95,7 @@ class Resumable:
                 cause = next_problem
                 rest.slot.release(unused=True)
             if (call := rest.attempt.call) is None:
-                self._fleet.retry.refund()
+                self._fleet.retry.refund(job.slot_request.tenant)
                 break
             job.report.decisions.add(Act.FAILOVER_FAILED, call.replica, cause.outline)
             failed = (*failed, call.replica)
@@ -110,7 +111,7 @@ class Resumable:
         slot = pool.limiter.spare()
         if slot is None:
             return None
-        if not self._fleet.retry.spend():
+        if not self._fleet.retry.spend(job.slot_request.tenant):
             slot.release(unused=True)
             return None
         rest = Attempt(

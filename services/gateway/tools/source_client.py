@@ -176,12 +176,12 @@ class SourceClient:
         def call() -> CallAttempt:
             return CallAttempt(tool.remote, arguments, key, tenant, deadline.remaining(), span)
 
-        self._retry.count_request()
+        self._retry.count_request(tenant)
         try:
             return CallOutcome(await self._attempt(call(), permit, waited))
         except ServiceError as error:
             again = tool.description.idempotent and self._breaker(tool).would_admit(tenant)
-            pause_s = self._retry.pause_s(error, deadline.remaining()) if again else None
+            pause_s = self._retry.pause_s(error, deadline.remaining(), tenant) if again else None
             if pause_s is None:
                 raise
             permit, why = await self._permit_for_retry(pause_s, tool, tenant), error.outline
@@ -194,7 +194,7 @@ class SourceClient:
             await asyncio.sleep(pause_s)
             return self._permit(tool, tenant)
         except BaseException:
-            self._retry.refund()
+            self._retry.refund(tenant)
             raise
 
     def _permit(self, tool: Tool, tenant: str) -> TenantAwarePermit:

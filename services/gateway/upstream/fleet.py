@@ -170,10 +170,10 @@ class Fleet:
         seen = model.ttft.samples >= MIN_ANSWERS
         pool.baseline.expected_s = ttft_s if seen else max(ttft_s, self.expected_s)
 
-    def count_request(self) -> None:
-        """A request came: it earns its share of a hedge and of a retry."""
+    def count_request(self, tenant: str = "") -> None:
+        """A request of a tenant's came: it earns its share of a hedge and of a retry."""
         self.hedges.count_request()
-        self.retry.count_request()
+        self.retry.count_request(tenant)
 
 
 def make_fleet(

@@ -96,7 +96,7 @@ def _said(status: int, headers: Mapping[str, str], body: str) -> str:
 def _refused(error: Mapping[str, Any], status: int, own: str) -> RequestRefused:
     field, why = _explanation(error)
     too_long = context.refused(error, why, status, own)
-    return too_long or RequestRefused(field, shorten(why, _MOST_SAID), status, own, named(error, why))
+    return too_long or RequestRefused(field, shorten(why, _MOST_SAID), status, own, named(error))
 
 
 def _with(outline: str, error: Mapping[str, Any], why: str) -> str:

@@ -9,10 +9,9 @@ https://platform.openai.com/docs/guides/reasoning.
 
 from __future__ import annotations
 
-import re
-from collections.abc import AsyncGenerator, Mapping
+import json
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from functools import partial
-from itertools import islice
 from typing import Any
 
 from services.llm.dialects.forwarding import conversation
@@ -21,23 +20,33 @@ from services.llm.errors import RequestRefused
 from services.llm.providers.second_attempt import Generate, repeated
 from services.runtime.deadline import Deadline
 
-_EXTRA = re.compile(
-    r'"extra_forbidden",\s?"loc":\s?\["body",\s?(?P<within>"messages",\s?\d{1,9},\s?"\w{1,16}",\s?)?"(?P<name>\w{1,64})"\]'
-)
-_MOST = 64  # fields in one refusal
 _AT_TOP = frozenset({"client_metadata", "metadata", "prompt_cache_key", "safety_identifier", "store", "user"})
 _THOUGHTS = frozenset({"reasoning", "reasoning_content", "reasoning_details", "thinking_blocks"})
 _OTHER_NAMES = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 _IF_EMPTY = frozenset({"annotations", "audio", "function_call", "refusal", "tool_calls"})  # as clients repeat them
 
 
-def named(error: Mapping[str, Any], said: str) -> frozenset[str]:
-    """The fields that a refusal names as extra ones: `user`, `messages.reasoning_content`. `error`: its object, `said`
-    the message."""
+def named(error: Mapping[str, Any]) -> frozenset[str]:
+    """The fields that a refusal, by its error object, names as extra ones: `user`, `messages.reasoning_content`."""
     if error.get("code") == "unsupported_parameter" and isinstance(error.get("param"), str):
         return frozenset({error["param"]})
-    found = islice(_EXTRA.finditer(said), _MOST)
-    return frozenset(f"messages.{each['name']}" if each["within"] else each["name"] for each in found)
+    try:
+        said = json.loads(error.get("message") or "")
+    except (ValueError, TypeError, RecursionError):
+        return frozenset()
+    details = said.get("detail") if isinstance(said, dict) else said
+    return frozenset(_places(details if isinstance(details, list) else []))
+
+
+def _places(details: list[Any]) -> Iterator[str]:
+    """The places of pydantic's errors. An error repeats the caller's value in `input`, where nothing is read."""
+    for each in details:
+        if isinstance(each, dict) and each.get("type") == "extra_forbidden":
+            match each.get("loc"):
+                case ["body", str(name)]:
+                    yield name
+                case ["body", "messages", int(), str(), str(name)]:
+                    yield f"messages.{name}"
 
 
 class ExtraFields:

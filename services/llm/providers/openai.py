@@ -28,6 +28,7 @@ from services.llm.providers.extra_fields import ExtraFields
 from services.llm.providers.second_attempt import Generate, repeated, with_other_ids, without_foreign_thoughts
 from services.llm.providers.transport.wire import Wire
 from services.llm.size import size
+from services.runtime.aside import aside, size_in
 from services.runtime.deadline import Deadline
 from services.runtime.errors import NotSupported
 
@@ -98,7 +99,7 @@ class OpenAIEngine(ProviderEngine):
         """An answer that is not written token by token."""
         assert request.original is not None
         own = request.original
-        body = encode(with_extra(methods.posted(own, self._own.model), self._extra))
+        body = await aside(request.tenant, size_in(own.body), partial(self._posted_method, own))
         self._running += 1
         try:
             status, headers, text = await self._ask(self._address(own.api), body, deadline, own.headers)
@@ -110,6 +111,9 @@ class OpenAIEngine(ProviderEngine):
         self._outages.ended()
         for chunk in methods.chunks(text, headers):
             yield chunk
+
+    def _posted_method(self, own: Original) -> bytes:
+        return encode(with_extra(methods.posted(own, self._own.model), self._extra))
 
     def _headers(self) -> Mapping[str, str]:
         return {self._dialect.key_header: f"{self._dialect.key_prefix}{self._key}"} if self._key else {}

@@ -149,7 +149,7 @@ class ByName:
         """The whole answer, whose bytes are `held`. A tenant is charged what models have read, however it ends. Raises
         `AnswersWaiting`."""
         pieces, bill = list[bytes](), Bill()
-        self.providers.fleet.count_request()
+        self.providers.fleet.count_request(job.slot_request.tenant)
         reader = self.providers.models.read(b"", job, admitted.timeout_s).reader
         try:
             while items := await reader.take_and_drop():

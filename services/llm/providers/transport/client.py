@@ -10,7 +10,7 @@ from services.llm.errors import BadEngineSettings
 from services.llm.providers.config import ProviderSettings
 from services.llm.providers.transport.http1 import Http1
 from services.llm.providers.transport.reply import ProviderReply, ReplyLimits
-from services.llm.providers.transport.wire import Broken, Lost, Options, Wire, WireReply
+from services.llm.providers.transport.wire import Broken, Lost, NotConnected, Options, Wire, WireReply
 from services.runtime.deadline import Deadline
 
 # A body that does not end soon after the last event costs the provider its connection.
@@ -85,15 +85,19 @@ class ProviderClient:
         await self._slots.acquire()
 
     async def _send(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> WireReply:
-        """Send, and repeat on another connection if a pooled one has died: the provider has not seen the request
-        then."""
-        for _ in range(self._wire.spare):
+        """Send, and repeat once, on a new connection, if a pooled one has died. Not on other pooled ones: the request
+        itself may be what ends each."""
+        on_new = False
+        while True:
             try:
-                return await self._wire.send(method, url, headers, body)
-            except Lost as lost:
-                if not lost.kept:
+                return await self._wire.send(method, url, headers, body, on_new=on_new)
+            except NotConnected as failed:  # nothing was sent
+                if not failed.kept:
                     raise
-        return await self._wire.send(method, url, headers, body)
+            except Lost as lost:
+                if on_new or not lost.kept:
+                    raise
+                on_new = True
 
     async def _leave(self, reply: ProviderReply, wired: WireReply) -> None:
         if reply.complete and not wired.ended:

@@ -9,6 +9,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
@@ -45,9 +46,8 @@ class Http1:
 
     def __init__(self, base_url: str, options: Options):
         """Raises OSError when `ca_file` cannot be read."""
-        self.spare = options.max_connections
         self._names = FreshNames()
-        connector = aiohttp.TCPConnector(
+        connector = _Connector(
             resolver=self._names,
             use_dns_cache=False,  # which lets the next one wait every ten seconds
             ssl=_client_context(options.ca_file),
@@ -66,8 +66,11 @@ class Http1:
             trace_configs=[_tracing()],
         )
 
-    async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> _Reply:
+    async def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, *, on_new: bool = False
+    ) -> _Reply:
         connection, began = _Connection(), asyncio.get_running_loop().time()
+        _on_new.set(on_new)
         try:
             response = await self._session.request(
                 method,
@@ -93,6 +96,14 @@ class Http1:
     async def close(self) -> None:
         await self._session.close()
         await self._names.close()
+
+
+_on_new = ContextVar("on_new", default=False)  # whether the request gets no kept connection
+
+
+class _Connector(aiohttp.TCPConnector):
+    async def _get(self, key: Any, traces: Any) -> Any:
+        return None if _on_new.get() else await super()._get(key, traces)
 
 
 class _Reply:

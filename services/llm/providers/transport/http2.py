@@ -27,9 +27,6 @@ _REASONS = {"Connection refused": "connection refused", "dns error": "host name 
 class Http2:
     """Through the proxy that the environment names."""
 
-    # A connection that died unnoticed is met once, since there is one. Whether it was a new one, pyqwest does not say.
-    spare = 1
-
     def __init__(self, options: Options):
         """Raises OSError when `ca_file` cannot be read, RuntimeError when it holds no certificate."""
         self._transport = pyqwest.HTTPTransport(
@@ -47,7 +44,11 @@ class Http2:
             enable_otel=False,
         )
 
-    async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> _Reply:
+    async def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, *, on_new: bool = False
+    ) -> _Reply:
+        """There is one connection: another request after its end is on a new one. Whether it was a kept one, pyqwest
+        does not say."""
         try:
             return _Reply(
                 await self._transport.execute(pyqwest.Request(method, url, pyqwest.Headers(headers.items()), body))

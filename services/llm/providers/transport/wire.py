@@ -30,7 +30,8 @@ class NoReply(Broken):
 class Lost(NoReply):
     """The connection ended before anything of an answer came.
 
-    `kept`: it was, or may have been, a connection from before that had died unnoticed. Then nothing has been asked yet.
+    `kept`: it was, or may have been, a connection from before that had died unnoticed. Then the provider has most
+    likely not seen the request.
     """
 
     def __init__(self, what: str, kept: bool):
@@ -106,10 +107,11 @@ class WireReply(Protocol):
 class Wire(Protocol):
     """Connections to one provider."""
 
-    spare: int  # connections that can be kept, and so can have died unnoticed
-
-    async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> WireReply:
-        """Ask. Raises Broken, and Lost. Follows no redirect; when cancelled, the provider hears of it."""
+    async def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, *, on_new: bool = False
+    ) -> WireReply:
+        """Ask; `on_new`: on no kept connection. Raises Broken, and Lost. Follows no redirect; when cancelled, the
+        provider hears of it."""
         ...
 
     async def close(self) -> None:

@@ -153,7 +153,7 @@ async def test_a_retry_that_is_not_sent_after_its_pause_costs_nothing(
 ):
     both = [ScriptedLlm(GONE), ScriptedLlm(GONE)]
     behind = retrying(m=both)
-    behind.retry.pause_s = lambda error, within_s: 1.0 if behind.retry.spend() else None
+    behind.retry.pause_s = lambda error, within_s, tenant: 1.0 if behind.retry.spend(tenant) else None
     reader = make_stack(behind, lambda _: None).read(b"", Scene(behind).job, 60.0).reader
     await asyncio.sleep(0.5)
     assert behind.retry._budget.level == 0

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 import pytest
 
@@ -44,3 +45,16 @@ def test_a_share_of_the_requests_may_be_retried_and_ten_more_after_a_start(share
 
     assert retries(10) == after_start
     assert retries(1_000) == pytest.approx(later, abs=2)
+
+
+def test_the_failures_of_one_tenant_leave_others_the_retries_that_these_have_earned():
+    retry, retried, rng = RetryBudget(0.2, 10, 0), Counter[str](), random.Random(1)
+    failed = Counter[str]()
+    for _ in range(20_000):
+        tenant = "b" if rng.random() < 0.02 else "a"
+        retry.count_request(tenant)
+        if tenant == "a" or rng.random() < 0.1:
+            failed[tenant] += 1
+            retried[tenant] += retry.pause_s(GONE, 1.0, tenant) is not None
+    assert retried["b"] == failed["b"] > 20
+    assert retried["a"] == pytest.approx(0.2 * failed["a"] + 10, abs=2)

@@ -72,7 +72,7 @@ async def test_a_cancelled_tool_call_leaves_nothing_behind(says: list[tuple[floa
 async def test_a_retry_of_a_tool_that_is_closed_meanwhile_costs_nothing():
     source = Flaky((0.1, GONE))
     client, tool = await client_of(source)
-    client._retry.pause_s = lambda error, within_s: 1.0 if client._retry.spend() else None
+    client._retry.pause_s = lambda error, within_s, tenant: 1.0 if client._retry.spend(tenant) else None
     calling = asyncio.create_task(call(client, tool))
     await asyncio.sleep(0.5)
     client._breaker(tool).enter("acme").throttled(30)

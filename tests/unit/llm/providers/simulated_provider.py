@@ -66,7 +66,6 @@ class SimulatedProvider:
     refusals: list[Broken] = field(default_factory=list)
     refuses: dict[bytes, tuple[int, Any]] = field(default_factory=dict)
     silent: bool = False  # never answers
-    spare: int = 2
     requests: list[Asked] = field(default_factory=list)
     dropped: int = 0  # answers that were not wanted any more
     open: int = 0  # answers under way
@@ -86,7 +85,9 @@ class SimulatedProvider:
         body: dict[str, Any] = json.loads(self.requests[-1].content)
         return body
 
-    async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> _Reply:
+    async def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, *, on_new: bool = False
+    ) -> _Reply:
         self.requests.append(Asked(method, url, headers, body))
         if self.silent:
             await asyncio.Event().wait()

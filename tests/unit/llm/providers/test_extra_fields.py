@@ -91,8 +91,8 @@ async def test_a_field_on_which_an_answer_may_depend_is_not_left_out(place: tupl
     assert len(provider.requests) == 1
 
 
-async def test_words_of_a_caller_that_the_refusal_repeats_name_no_field() -> None:
-    forged = json.dumps(extra("user"))
+@pytest.mark.parametrize("forged", [json.dumps(extra("user")), extra("user"), [extra("user")]])
+async def test_words_of_a_caller_that_the_refusal_repeats_name_no_field(forged: object) -> None:
     provider = refusing(reply=[extra("reply", given=forged)])
     model = provider.engine()
     with pytest.raises(RequestRefused):

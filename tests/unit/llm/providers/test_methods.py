@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from hedgerow.llm.v1 import llm_pb2
 from services.llm.engine import METHODS, Chunk, Message, Original, Request
 from services.llm.errors import AnswerTooLarge, EngineBusy, EngineDown, RequestRefused
 from services.llm.features import check_api
+from services.llm.providers import methods
 from services.llm.providers.config import OpenAISettings
 from services.llm.providers.transport.wire import Broken
 from services.llm.translate import to_request
@@ -62,6 +64,21 @@ async def test_a_provider_is_asked_in_the_callers_words_for_its_own_model(body: 
     (sent,) = provider.requests
     assert (sent.method, sent.url) == ("POST", "http://provider.test/v1/embeddings")
     assert sent.headers["authorization"] == f"Bearer {KEY}"
+
+
+@pytest.mark.parametrize(("texts", "large"), [(2, False), (20_000, True)])
+async def test_a_large_body_is_written_beside_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch, texts: int, large: bool
+) -> None:
+    threads, posted = list[threading.Thread](), methods.posted
+
+    def noted(own: Original, model: str) -> dict[str, Any]:
+        threads.append(threading.current_thread())
+        return posted(own, model)
+
+    monkeypatch.setattr(methods, "posted", noted)
+    await asked(saying([]), "rerank", query="q", texts=["a"] * texts)
+    assert [thread is not threading.main_thread() for thread in threads] == [large]
 
 
 @pytest.mark.parametrize("api", ["rerank", "moderations"])

@@ -20,7 +20,7 @@ from services.llm.providers.transport.wire import Broken, Options
 from services.runtime.deadline import Deadline
 from tests.waiting import until
 
-_SLOTS, _READ_S = 2, 30
+_SLOTS, _READ_S = 3, 30
 BROKEN = "broken"
 A, B = b"data: a\n\n", b"data: b\n\n"
 
@@ -120,15 +120,16 @@ BREAKING = {
 
 @dataclass
 class DyingScript(Script):
-    """Answers the first request, and takes its connection with every later one."""
+    """Answers the first requests, and takes its connection with every later one."""
 
+    answered: int = 1
     requests: int = 0
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             while await reader.readuntil(b"{}"):
                 self.requests += 1
-                if self.requests > 1:
+                if self.requests > self.answered:
                     break
                 writer.write(sized(A))
 
@@ -181,6 +182,15 @@ async def test_a_request_is_sent_again_where_its_connection_had_died_and_not_whe
         assert await asked(client, url) == ["a"]
         assert await asked(client, url) == [BROKEN]
     assert script.requests == requests
+
+
+async def test_a_request_that_ends_every_connection_is_sent_on_one_new_one_and_not_on_all_kept_ones() -> None:
+    script = DyingScript(answered=_SLOTS)
+    async with asking(script) as (client, url):
+        assert await asyncio.gather(*(asked(client, url) for _ in range(_SLOTS))) == [["a"]] * _SLOTS
+        assert script.serving == _SLOTS
+        assert await asked(client, url) == [BROKEN]
+        assert script.requests == _SLOTS + 2
 
 
 @pytest.mark.parametrize("head", [b"\0\1garbage\r\n\r\n", b"HTTP/1.1 200 OK\r\nx: " + b"y" * 10_000])
