@@ -1,6 +1,6 @@
 """Collections of documents, by tenant and name.
 
-One thread makes all changes; another one makes all searches, and tenants take turns on it. A change is atomic, and is
+One thread makes all changes, and another one all searches; tenants take turns on each. A change is atomic, and is
 on disk before its caller gets the reply.
 """
 
@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
 
 from services.cache.collections.background_embedding import BackgroundEmbedder
 from services.cache.collections.chunking import Length, cut, title_of
@@ -28,7 +27,6 @@ from services.runtime.deadline import Deadline
 from services.runtime.errors import Exhausted, ServiceError
 from services.runtime.policy.fair_thread import FairThread
 
-T = TypeVar("T")
 _MAX_WAITING = 1_000  # looks into collections
 _PAUSE_S = 5.0  # after what the disk or the embedder refused
 _log = logging.getLogger(__name__)
@@ -82,7 +80,7 @@ class Collections:
             CollectionWriter(file, limits, embedder.name, now_ms),
             CollectionReader(file, embedder.name),
         )
-        self._writes = ThreadPoolExecutor(1, "collect")
+        self._writes = FairThread("collect", sys.maxsize)  # bytes limit what waits
         self._reads = FairThread("search", _MAX_WAITING, scan_on_one_core)
         self._warned = file.lasting
 
@@ -99,24 +97,26 @@ class Collections:
         """
         self._warn()
         digest = document.digest(self._limits.snippet_tokens)
-        before = await self._write(partial(self._writer.before, tenant, name, document.source, digest, description))
+        before = await self._writes.run(
+            tenant, partial(self._writer.before, tenant, name, document.source, digest, description)
+        )
         self.stats.puts += 1
         if before.unchanged is not None:
             self.stats.unchanged += 1
             return PutResult(True, before.unchanged)
-        title, snippets = await self._write(partial(self._cut, document))
+        title, snippets = await self._writes.run(tenant, partial(self._cut, document))
         vectors, embedded = await self._embed(tenant, snippets, before)
         ready = Cut(document.source, title, digest, document.size, snippets, vectors)
-        await self._write(partial(self._writer.put, tenant, name, ready, description, before.collection))
+        await self._writes.run(tenant, partial(self._writer.put, tenant, name, ready, description, before.collection))
         return PutResult(False, len(snippets), embedded)
 
     async def remove(self, tenant: str, name: str, sources: Sequence[str]) -> int:
         """Remove documents, and return how many there were. Raises `NoCollection` and `NotKept`."""
-        return await self._write(partial(self._writer.remove, tenant, name, sources))
+        return await self._writes.run(tenant, partial(self._writer.remove, tenant, name, sources))
 
     async def drop(self, tenant: str, name: str) -> int:
         """Remove a collection, and return how many documents were in it. Raises `NotKept`."""
-        return await self._write(partial(self._writer.drop, tenant, name))
+        return await self._writes.run(tenant, partial(self._writer.drop, tenant, name))
 
     async def listed(self, tenant: str) -> list[Summary]:
         """A tenant's collections by name."""
@@ -156,15 +156,15 @@ class Collections:
         """End the threads and close the file. Nothing may be asked of collections any more."""
         self.background.close()
         self._reads.close()
-        self._writes.shutdown()
+        self._writes.close()
         self._file.close()
 
     async def _renew(self) -> bool:
         """Embed one document again, and say whether there was any."""
-        outdated = await self._write(self._writer.outdated)
+        outdated = await self._writes.run("", self._writer.outdated)
         if outdated:
             vectors = await self.background.embed(outdated.searched, outdated.tenant)
-            await self._write(partial(self._writer.renew, outdated, vectors))
+            await self._writes.run(outdated.tenant, partial(self._writer.renew, outdated, vectors))
         return outdated is not None
 
     def _cut(self, document: Document) -> tuple[str, tuple[Snippet, ...]]:
@@ -195,9 +195,6 @@ class Collections:
                 return await self._embedder.embed(question, tenant)
         except (TimeoutError, Exhausted):
             return None
-
-    async def _write(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._writes, work)
 
     def _warn(self) -> None:
         if not self._warned:

@@ -4,6 +4,7 @@ has to call a tool makes a grammar of them."""
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
@@ -14,6 +15,8 @@ from services.runtime import strict_json
 from services.runtime.errors import InvalidInput
 from services.runtime.limits import MESH_TOOL_NAME, MESH_TOOLS, TOOL_NAME, TOOLS
 
+_LEVELS = 200  # of arguments: MCP's SDK writes 255, with those around them
+OBJECT = f"a JSON object of at most {_LEVELS} levels"
 _MODES = frozenset(chat_pb2.ToolMode.values())
 
 
@@ -75,16 +78,25 @@ def _check_mesh_tool(where: str, asked: pb.MeshTool, settings: ToolSettings) -> 
     if size > settings.max_arguments_bytes:
         raise InvalidInput(f"{where}.arguments", f"at most {settings.max_arguments_bytes} bytes", f"{size} bytes")
     if not is_object(asked.arguments):
-        raise InvalidInput(f"{where}.arguments", "a JSON object", asked.arguments)
+        raise InvalidInput(f"{where}.arguments", OBJECT, asked.arguments)
     return size
 
 
 def is_object(text: str) -> bool:
-    """Whether a text is a JSON object."""
+    """Whether a text is a JSON object that any source of tools can be sent."""
     try:
-        return isinstance(strict_json.loads(text), dict)
+        parsed = strict_json.loads(text)
     except ValueError:
         return False
+    return isinstance(parsed, dict) and not _is_deep(parsed)
+
+
+def _is_deep(parsed: dict[str, Any]) -> bool:
+    level: list[Any] = [parsed]
+    for _ in range(_LEVELS):
+        inner = [each.values() if isinstance(each, dict) else each for each in level]
+        level = [each for values in inner for each in values if isinstance(each, dict | list)]
+    return bool(level)
 
 
 def must_call(request: pb.GenerateRequest) -> bool:

@@ -22,9 +22,10 @@ from services.gateway.settings.prompt import PromptSettings
 from services.gateway.upstream.router import Routes
 from services.runtime.errors import ServiceError
 from services.runtime.policy.fair_lru import FairLru
+from services.runtime.policy.fair_slots import leaves_room
 
 _log = logging.getLogger(__name__)
-_AT_ONCE = 4
+_AT_ONCE = 4  # of all tenants; one alone has half
 _KEPT_BYTES = 1 << 22
 _OVERHEAD_BYTES = 300  # of a summary beside its text
 _PROMPT_BYTES = 4_096  # of the turns, the newest first: a small model gains nothing from more
@@ -49,7 +50,7 @@ class Summaries:
     def __init__(self, settings: PromptSettings, models: Shared, routes: Routes):
         self._settings, self._models, self._routes = settings, models, routes
         self._kept: FairLru[tuple[str, bytes], _Summary] = FairLru(_KEPT_BYTES)
-        self._making: dict[bytes, asyncio.Task[None]] = {}
+        self._making: dict[tuple[str, bytes], asyncio.Task[None]] = {}
 
     def find(self, tenant: Tenant, turns: Sequence[window.Messages]) -> str:
         """The summary of these turns; empty where there is none yet."""
@@ -61,12 +62,12 @@ class Summaries:
 
     def order(self, tenant: Tenant, turns: Sequence[window.Messages]) -> int:
         """Start a summary. Returns the most tokens that it will cost; 0 where none is started."""
-        key = _checksum(tenant, turns)
-        if key in self._making or len(self._making) >= _AT_ONCE:
+        place = tenant.name, _checksum(tenant, turns)
+        if place in self._making or not leaves_room([name for name, _ in self._making], tenant.name, _AT_ONCE):
             return 0
         messages = _asked(turns)
-        self._making[key] = task = asyncio.create_task(self._make(tenant, key, messages))
-        task.add_done_callback(lambda _: self._making.pop(key, None))
+        self._making[place] = task = asyncio.create_task(self._make(tenant, place, messages))
+        task.add_done_callback(lambda _: self._making.pop(place, None))
         return window.estimated_tokens(messages) + self._settings.summary_tokens
 
     async def close(self) -> None:
@@ -77,7 +78,7 @@ class Summaries:
         if making:
             await asyncio.wait(making)
 
-    async def _make(self, tenant: Tenant, key: bytes, messages: window.Messages) -> None:
+    async def _make(self, tenant: Tenant, place: tuple[str, bytes], messages: window.Messages) -> None:
         settings = self._settings
         try:
             text = await ask(
@@ -93,7 +94,7 @@ class Summaries:
             _log.info("no summary: %s", error.outline)
             return
         if text.strip():
-            self._kept.replace((tenant.name, key), _Summary(text.strip(), tenant.name))
+            self._kept.replace(place, _Summary(text.strip(), tenant.name))
 
 
 def _asked(turns: Sequence[window.Messages]) -> window.Messages:

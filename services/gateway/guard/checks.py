@@ -91,12 +91,12 @@ def _made(settings: GuardSettings, asked: _Asked) -> Checks:
     )
 
 
-def _stricter(name: str, ours: str, action: int) -> str:
+def _stricter(name: str, own: str, action: int) -> str:
     """The stricter of a setting and what a request asks for."""
-    theirs = _ASKED.get(action, "off")
-    if name.startswith("answer_") and theirs == "refuse":
-        theirs = "end"
-    return ours if _STRICTER.index(ours) >= _STRICTER.index(theirs) else theirs
+    asked = _ASKED.get(action, "off")
+    if name.startswith("answer_") and asked == "refuse":
+        asked = "end"
+    return own if _STRICTER.index(own) >= _STRICTER.index(asked) else asked
 
 
 def _rules(secrets: str, personal: str) -> Sequence[Rule]:

@@ -4,7 +4,7 @@ A caller chooses the schema, so
 
 - every keyword checks the clock: a schema that needs too much work is stopped, also a short one;
 - regular expressions run under `regex`, which has a timeout and lets other threads run; Python's `re` has neither;
-- `uniqueItems` takes linear time, not quadratic;
+- `uniqueItems` takes linear time, not quadratic, unless an answer's numbers are chosen for it;
 - no reference is fetched, and a schema inside cannot choose other keywords (`$schema`), which would not check the
   clock.
 """
@@ -117,8 +117,12 @@ def _additional_properties(validator: Any, inner: Any, instance: Any, schema: An
 
 
 def _unique_items(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-    if wanted and isinstance(instance, list) and len(set(map(_identity, instance))) < len(instance):
-        yield ValidationError("an item is there twice")
+    seen = set[Any]()
+    for item in instance if wanted and isinstance(instance, list) else ():
+        _left_s()  # numbers can be chosen so that all have one hash
+        if (identity := _identity(item)) in seen:
+            yield ValidationError("an item is there twice")
+        seen.add(identity)
 
 
 def _identity(value: Any) -> Any:

@@ -30,6 +30,7 @@ _LOOK_S = 0.01  # how often its group is looked at
 _EVENTS = "text/event-stream"
 _LINE_ENDS = 8  # characters that end lines, of an event with an id and a type
 _COUNTED_BYTES = 8_192  # that count as a message: the CPU time of a message depends on its length
+_RESUMED = 4  # messages that a GET counts as: a server says when its stream is opened again, even at once
 _SESSION = "mcp-session-id"  # header
 _METHOD_AND_ID = {"method", "id"}  # of a message that asks for an answer
 Ended = Callable[[str], None]
@@ -220,7 +221,7 @@ class _TooLong(httpx2.StreamError):
 
 class _Bounded(httpx2.AsyncBaseTransport):
     """Bodies of bounded size, as they are; streams of events, whose events are bounded, of any length. `ended` hears
-    that the server does not know the session any more, or that it sends too much."""
+    that the server does not know the session any more, or that it sends, or has opened, too much."""
 
     def __init__(self, inner: httpx2.AsyncBaseTransport, limits: ToolSettings, ended: Ended):
         self._inner, self._most_bytes, self._rate, self._ended = inner, limits.max_message_bytes, _Rate(limits), ended
@@ -228,6 +229,8 @@ class _Bounded(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         if request.method == "DELETE":
             return await self._part(request)
+        if request.method == "GET":
+            self._count(_RESUMED)
         if request.method == "POST" and not json.loads(request.content).keys() >= _METHOD_AND_ID:
             request.extensions["timeout"]["read"] = _PROMPT_S  # the SDK sends nothing else meanwhile
         response = await self._inner.handle_async_request(request)

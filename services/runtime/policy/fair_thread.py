@@ -35,11 +35,11 @@ class FairThread:
 
     async def run(self, tenant: str, call: Callable[[], T]) -> T:
         """The result of `call`, which continues without its caller once it has begun. Raises `Exhausted` if too many
-        wait."""
+        wait, most of them of this tenant."""
         work = _Work(tenant, (0.0, -next(self._numbers)), call, Future())
         with self._lock:
             if len(self._waiting) >= self._max_waiting:
-                raise Exhausted(f"{self._name}: {self._max_waiting} wait", retry_delay_s=1)
+                self._make_room(tenant)
             self._waiting.add(work)
         self._threads.submit(self._next)
         try:
@@ -53,6 +53,18 @@ class FairThread:
     def close(self) -> None:
         """End the threads. No work may wait for them."""
         self._threads.shutdown()
+
+    def _make_room(self, tenant: str) -> None:
+        """Drop work of the tenant with the most waiting. Raises `Exhausted` where that is `tenant`."""
+        worst = self._waiting.worst()
+        if self._waiting.load_of(worst.tenant, 1) <= self._waiting.load_of(tenant, 1, more=1):
+            raise self._crowded()
+        self._waiting.remove(worst)
+        if worst.outcome.set_running_or_notify_cancel():
+            worst.outcome.set_exception(self._crowded())
+
+    def _crowded(self) -> Exhausted:
+        return Exhausted(f"{self._name}: {self._max_waiting} wait", retry_delay_s=1)
 
     def _next(self) -> None:
         """Do the work whose turn it is, on a thread. There is one call of this for each work that came."""

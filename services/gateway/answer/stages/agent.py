@@ -19,7 +19,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
 from services.gateway.admission.question import Question
-from services.gateway.admission.tools import is_object, offers_mesh_tools
+from services.gateway.admission.tools import OBJECT, is_object, offers_mesh_tools
 from services.gateway.answer.backends import Backends
 from services.gateway.answer.context import RequestContext
 from services.gateway.answer.ledger import Running
@@ -126,8 +126,8 @@ class AgentStage(AnswerStage):
         size = len(call.arguments.encode())
         if size > most or not is_object(call.arguments or "{}"):
             got = f"{size} bytes" if size > most else f"{size} bytes that are none"
-            ledger.decide(Act.TOOL_REFUSED, call.name, f"arguments: a JSON object of at most {most} bytes, got {got}")
-            return f"Not called: its arguments must be a JSON object of at most {most} bytes."
+            ledger.decide(Act.TOOL_REFUSED, call.name, f"arguments: {OBJECT} and {most} bytes, got {got}")
+            return f"Not called: its arguments must be {OBJECT} and {most} bytes."
         if (call.name, _canonical(call.arguments)) in self._made:
             self._over = True
             ledger.decide(Act.TOOL_REPEATED, call.name, "the same arguments as before")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from threading import Event, Semaphore
 
 import pytest
 
 from services.cache.collections import collections as collections_module
 from services.cache.collections.collections import Collections, PutResult
-from services.cache.collections.documents import Ranking
+from services.cache.collections.documents import Document, Ranking
 from services.cache.collections.file import CollectionFile
 from services.cache.errors import CollectionFull, DatabaseRefused, Dropped, NoCollection
 from services.runtime.deadline import Deadline
@@ -116,6 +117,30 @@ async def test_a_documents_title_is_looked_for_beside_the_event_loop(
     looked_for = beside(collections_module, "title_of")
     await open_collections().put("acme", "docs", document("ports.md", PORTS))
     assert looked_for == [True]
+
+
+async def test_the_documents_of_one_tenant_do_not_hold_up_another_tenants(
+    open_collections: OpenCollections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collections, cut, begun, go_on = open_collections(), list[str](), Event(), Semaphore(0)
+
+    def title_of(each: Document) -> str:
+        cut.append(each.source)
+        begun.set()
+        go_on.acquire(timeout=5)
+        return ""
+
+    monkeypatch.setattr(collections_module, "title_of", title_of)
+    flood = [document(f"{number}.md", PORTS) for number in range(10)]
+    puts = [asyncio.create_task(collections.put("flood", "docs", each)) for each in flood]
+    await asyncio.to_thread(begun.wait, 60)
+    other = asyncio.create_task(collections.drop("acme", "docs"))
+    await asyncio.sleep(0)
+    go_on.release(2)
+    await other
+    assert len(cut) <= 3
+    go_on.release(len(flood))
+    await asyncio.gather(*puts)
 
 
 async def test_a_restart_loses_nothing_and_embeds_nothing(open_collections: OpenCollections, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import mcp_types
 import pytest
 
 from hedgerow.chat.v1.chat_pb2 import API_RESPONSES, TOOL_MODE_REQUIRED, Original, ResponseFormat, Tool, ToolChoice
@@ -70,12 +71,18 @@ def request(**fields: Any) -> GenerateRequest:
     return GenerateRequest(messages=[{"role": 2, "content": "Hello"}], **fields)
 
 
+def nested(levels: int) -> str:
+    """A JSON object, with arrays in it."""
+    return '{"a": ' + "[" * (levels - 1) + "]" * (levels - 1) + "}"
+
+
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
         ({"mesh_tools": [MeshTool()]}, "a name or a source, got neither"),
         ({"mesh_tools": [MeshTool(name="a b")]}, "1 to 64 letters"),
         ({"mesh_tools": [MeshTool(name="a", arguments="[]")]}, "a JSON object"),
+        ({"mesh_tools": [MeshTool(name="a", arguments=nested(201))]}, "a JSON object of at most 200 levels"),
         ({"mesh_tools": [MeshTool(name="a", arguments="{}", offered=True)]}, "none of what is offered"),
         ({"mesh_tools": [MeshTool(name="a", arguments='{"a":"%s"}' % ("x" * 20_000))]}, "at most 16384 bytes"),
         ({"mesh_tools": [NEWS] * 33}, "at most 32, got 33"),
@@ -87,6 +94,13 @@ def request(**fields: Any) -> GenerateRequest:
 def test_an_invalid_mesh_tool_is_refused_with_the_limit(fields: dict[str, Any], problem: str):
     with pytest.raises(InvalidInput, match=problem):
         validation.check(request(**fields), SETTINGS)
+
+
+def test_arguments_may_be_nested_as_deep_as_an_mcp_server_can_be_sent_them():
+    deep = nested(200)
+    validation.check(request(mesh_tools=[MeshTool(name="a", arguments=deep)]), SETTINGS)
+    asked = mcp_types.CallToolRequestParams(name="a", arguments=json.loads(deep))
+    assert json.loads(asked.model_dump_json())["arguments"] == json.loads(deep)
 
 
 def test_a_gateway_without_sources_has_no_tools():

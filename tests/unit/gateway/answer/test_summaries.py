@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from unittest.mock import AsyncMock, Mock
 
 import pytest
@@ -27,6 +28,15 @@ def test_only_the_end_of_long_turns_is_looked_at(monkeypatch: pytest.MonkeyPatch
     whole = "\n".join(f"User: {content * length}\nAssistant: {number}." for number in range(99))
     assert asked.content == (looked.side_effect(whole, 4_096) or whole[-1_024:])
     assert len(looked.call_args.args[0]) < 10_000
+
+
+async def test_one_tenant_leaves_room_for_the_summaries_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(summaries, "ask", AsyncMock(side_effect=asyncio.Event().wait))
+    kept, acme, other = Summaries(PromptSettings(), Mock(), Mock()), tenant(), replace(tenant(), name="other")
+    ordered = [bool(kept.order(acme, [tuple(chatter(turns))])) for turns in range(1, 6)]
+    assert ordered == [True, True, False, False, False]
+    assert kept.order(other, [tuple(chatter(1))]), "the same turns of another tenant are another summary"
+    await kept.close()
 
 
 async def test_a_summary_that_is_used_stays(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,6 +107,7 @@ _LONG = json.dumps("a" * 5_000)
         (form({"type": "objekt"}), "1"),
         (form({"items": "string"}), "[1]"),
         (form({"pattern": "["}), '"x"'),
+        (form({"uniqueItems": True}), json.dumps([number * (2**61 - 1) for number in range(8_000)])),  # of one hash
         (Format(regex="(" * 1_000 + ")" * 1_000), "x"),
         (Format(regex="a*"), "a" * 1_000_001),
     ],

@@ -75,6 +75,19 @@ async def test_events_that_are_no_messages_are_counted_too(event: bytes) -> None
     assert problems == ["at most 500 messages of 8192 bytes a second, got more"]
 
 
+async def test_a_stream_that_its_server_has_opened_again_and_again_is_too_much() -> None:
+    event, problems = b"id: 1\nretry: 0\ndata:\n\n", list[str]()
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, content=event, headers={"content-type": "text/event-stream"})
+
+    transport = mcp_streams._Bounded(httpx2.MockTransport(answer), ToolSettings(), problems.append)
+    async with httpx2.AsyncClient(transport=transport) as client:
+        with pytest.raises(httpx2.StreamError, match="at most 500 messages of 8192 bytes a second"):
+            await asyncio.gather(*(client.get("http://server/mcp") for _ in range(200)))
+    assert set(problems) == {"at most 500 messages of 8192 bytes a second, got more"}
+
+
 async def test_a_compressed_body_is_refused_before_it_is_unpacked() -> None:
     packed = httpx2.ByteStream(gzip.compress(b"x" * 100_000_000))
     response = httpx2.Response(200, stream=packed, headers={"content-encoding": "gzip"})

@@ -52,6 +52,18 @@ async def test_the_number_of_waiting_calls_is_limited_and_a_cancelled_one_makes_
     assert await last == "done"
 
 
+async def test_the_tenant_with_the_most_waiting_gives_way(thread: FairThread) -> None:
+    runs = await behind(thread, gate := Gate())
+    waiting = [asyncio.create_task(thread.run("acme", lambda: "done")) for _ in range(10)]
+    await asyncio.sleep(0)
+    other = asyncio.create_task(thread.run("other", lambda: "done"))
+    with pytest.raises(Exhausted, match="search: 10 wait"):
+        await waiting.pop()
+    gate.open.set()
+    assert await asyncio.gather(*waiting, other) == ["done"] * 10
+    await runs
+
+
 async def test_tenants_take_turns_and_cancelled_work_is_not_done(thread: FairThread) -> None:
     runs, ran = await behind(thread, gate := Gate(), "flood"), list[str]()
     work = [asyncio.create_task(thread.run("flood", lambda: ran.append("flood"))) for _ in range(5)]

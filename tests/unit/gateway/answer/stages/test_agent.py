@@ -136,7 +136,8 @@ async def test_the_same_call_again_is_not_made_and_it_must_answer():
         (("rocket", {}), "there is no tool of that name"),
         (("weather", "Oslo"), "its arguments must be a JSON object"),
         (("weather", "[]"), "its arguments must be a JSON object"),
-        (("weather", {"city": "x" * 20_000}), "of at most 16384 bytes"),
+        (("weather", '{"city": ' + "[" * 300 + "]" * 300 + "}"), "of at most 200 levels"),
+        (("weather", {"city": "x" * 20_000}), "and 16384 bytes"),
     ],
 )
 async def test_a_call_that_cannot_be_made_is_a_result_for_the_model(call: tuple[str, object], line: str):
