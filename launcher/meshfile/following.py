@@ -2,7 +2,8 @@
 
 A change costs as little as it can: tenants are written to the file that the gateway follows, and of the services those
 alone are started again whose settings are others now, one after the other, replicas of one model too. A file that
-cannot be used changes nothing, and where a service does not start with its new settings the mesh goes back.
+cannot be used changes nothing, and where a service does not start with its new settings the mesh goes back. A later
+change waits meanwhile, unless it is one of tenants alone: a key that is revoked must not wait for a model that loads.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -32,14 +33,15 @@ async def follow(path: Path, state_dir: Path, mesh: Mesh, current: MeshPlan, rep
         with contextlib.suppress(OSError):  # a terminal that is gone
             report(line)
 
-    async for _ in _changes(path, current.text):
-        try:
-            wanted = await _wanted(path, state_dir, current, try_report)
-        except (BadMeshFile, MeshError, CatalogError, OSError) as error:  # OSError: no process can be made to check it
-            try_report(f"{error}\n{path} is refused; the mesh stays as it was")
-            continue
-        if await _bring(path, mesh, current, wanted, state_dir, try_report):
-            current = wanted
+    async with contextlib.aclosing(_changes(path, current.text)) as changes:
+        async for _ in changes:
+            try:
+                wanted = await _wanted(path, state_dir, current, try_report)
+            except (BadMeshFile, MeshError, CatalogError, OSError) as error:  # OSError: no process to check it with
+                try_report(f"{error}\n{path} is refused; the mesh stays as it was")
+                continue
+            if await _bring(path, mesh, current, wanted, state_dir, try_report):
+                current = wanted
 
 
 async def _wanted(path: Path, state_dir: Path, current: MeshPlan, report: Report) -> MeshPlan:
@@ -55,33 +57,48 @@ async def _bring(path: Path, mesh: Mesh, current: MeshPlan, wanted: MeshPlan, st
     """Change the mesh, or restore it if that fails. Returns whether it was changed."""
     try:
         wanted.write_files(state_dir)
-        async with _reminding(path, _changed(current.specs, wanted.specs), report):
+        reminding = _remind(path, _changed(current.specs, wanted.specs), report)
+        async with _beside(reminding), _beside(_follow_tenants(path, state_dir, wanted, report)):
             done = await bring(mesh, wanted.specs)
     except (MeshError, ServiceFailed, ValueError, OSError) as error:
         report(f"{error}\n{path} is not followed; the mesh goes back to what it was")
         with contextlib.suppress(ValueError, OSError):  # a key that is gone by now: the tenants stay as they are
             current.write_files(state_dir)
-        await bring(mesh, current.specs, insist=True)
+        async with _beside(_follow_tenants(path, state_dir, wanted, report)):
+            await bring(mesh, current.specs, insist=True)
         return False
     report(f"{path} is in force: {', '.join(done) or 'nothing had to start again'}")
     return True
 
 
 @asynccontextmanager
-async def _reminding(path: Path, names: Sequence[str], report: Report) -> AsyncIterator[None]:
-    """Report repeatedly that services are still starting."""
-
-    async def remind() -> None:
-        for count in itertools.count(1):
-            await asyncio.sleep(_REMIND_S)
-            after_s = count * _REMIND_S
-            report(f"{path} is not in force after {after_s:.0f} s: {', '.join(names)} starting; a later change waits")
-
-    reminding = asyncio.create_task(remind())
+async def _beside(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
+    """Do `work` meanwhile, until the end of the block."""
+    task = asyncio.create_task(work)
     try:
         yield
     finally:
-        reminding.cancel()
+        task.cancel()
+        await asyncio.wait({task})
+
+
+async def _remind(path: Path, names: Sequence[str], report: Report) -> None:
+    """Report repeatedly that services are still starting."""
+    for count in itertools.count(1):
+        await asyncio.sleep(_REMIND_S)
+        after_s = count * _REMIND_S
+        report(f"{path} is not in force after {after_s:.0f} s: {', '.join(names)} starting; a later change waits")
+
+
+async def _follow_tenants(path: Path, state_dir: Path, wanted: MeshPlan, report: Report) -> None:
+    """Write the tenants of the file for the gateway each time that they alone are others than those of `wanted`."""
+    async with contextlib.aclosing(_changes(path, wanted.text)) as changes:
+        async for _ in changes:
+            with contextlib.suppress(BadMeshFile, MeshError, ValueError, OSError):  # reported when its turn has come
+                later = await replanned(path, state_dir, wanted)
+                if later.specs == wanted.specs:
+                    later.write_files(state_dir)
+                    report(f"the tenants of {path} are in force")
 
 
 async def bring(mesh: Mesh, wanted: Sequence[ServiceSpec], *, insist: bool = False) -> list[str]:
@@ -118,7 +135,7 @@ def _done(before: Mapping[str, ServiceSpec], after: Mapping[str, ServiceSpec]) -
     ]
 
 
-async def _changes(path: Path, text: str) -> AsyncIterator[None]:
+async def _changes(path: Path, text: str) -> AsyncGenerator[None, None]:
     """Yield each change of the file, once it was the same at two looks, because its writer may not be done."""
     known = seen = text.encode()
     while True:

@@ -133,3 +133,46 @@ async def test_a_service_that_starts_for_long_is_named_until_the_change_is_in_fo
         f"{file} is not in force after 20 s: cache starting; a later change waits",
         f"{file} is in force: cache started again",
     ]
+
+
+@pytest.mark.paused
+@pytest.mark.parametrize(
+    ("later", "fails", "expected"),
+    [
+        ("revoked", "", ["model", "revoked"]),
+        ("revoked", "cache", ["model", "revoked", "old", "revoked"]),
+        ("other model", "", ["model"]),
+    ],
+    ids=["it starts", "the mesh goes back", "with another change of services"],
+)
+async def test_a_change_of_tenants_alone_does_not_wait_for_a_service_that_starts_for_long(
+    later: str, fails: str, expected: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, written = tmp_path / "mesh.yaml", list[str]()
+
+    def plan(text: str, cache: str) -> Any:
+        specs = [spec("cache", cache), spec("gateway")]
+        return SimpleNamespace(text=text, file=None, specs=specs, write_files=lambda _: written.append(text))
+
+    plans = {"model": plan("model", "new"), "revoked": plan("revoked", "new"), "other model": plan("", "newer")}
+
+    async def replanned(*_: object) -> Any:
+        return plans[file.read_text()]
+
+    class Slow(ScriptedMesh):
+        async def put(self, wanted: ServiceSpec, *, insist: bool = False) -> None:
+            await asyncio.sleep(300)
+            await super().put(wanted, insist=insist)
+
+    monkeypatch.setattr(following, "replanned", replanned)
+    monkeypatch.setattr(following, "missing_models", lambda _: [])
+    current = plan("old", "")
+    mesh: Any = Slow(list(current.specs), fails=fails)
+    file.write_text("model")
+    task = asyncio.create_task(follow(file, tmp_path, mesh, current, lambda _: None))
+    await asyncio.sleep(50)
+    file.write_text(later)
+    await asyncio.sleep(300 if fails else 200)
+    task.cancel()
+    await asyncio.wait([task])
+    assert written == expected
