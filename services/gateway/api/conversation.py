@@ -117,7 +117,8 @@ class Conversation:
                             await self._spoken.put(request.audio)
                             idle.reschedule(loop.time() + self._idle_s)
                         case "interrupt":
-                            await self._cut_off(goes_on=False)
+                            self._question = self._unanswered = ""
+                            await self._cut_off()
                         case other:
                             raise InvalidInput("kind", "audio or interrupt after the first message", other or "nothing")
         except TimeoutError:
@@ -158,12 +159,12 @@ class Conversation:
             case "speech_started":
                 await self._out.put(pb.ConverseResponse(turn=self._turn, speech_started=event.speech_started))
             case "partial" if event.partial.text:
-                await self._cut_off(goes_on=True)
+                await self._cut_off()
                 await self._note_transcript(self._unanswered + event.partial.text, event.partial.confirmed)
             case "partial" if self._unanswered:
                 await self._ask(self._unanswered.rstrip())
             case "segment" if event.segment.text:
-                await self._cut_off(goes_on=True)
+                await self._cut_off()
                 await self._ask(self._unanswered + event.segment.text)
 
     async def _note_transcript(self, text: str, confirmed: int, *, final: bool = False) -> None:
@@ -200,18 +201,18 @@ class Conversation:
         except Exception as error:  # one turn's failure does not end the conversation
             await self._out.put(pb.ConverseResponse(turn=turn, error=self._to_error(error)))
 
-    async def _cut_off(self, *, goes_on: bool) -> None:
-        """End the answer that is being given, if there is one. With `goes_on`, a question that has no text for an
-        answer yet is not over: what is said next belongs to it."""
-        task = self._answering
+    async def _cut_off(self) -> None:
+        """End the answer that is being given, if there is one. A question that has no text for an answer yet is not
+        over, unless the client has interrupted it: what is said next belongs to it."""
+        task, question = self._answering, self._question
         if task is None or task.done():
             return
         before, self._cut = self._cut, task
         if before is not task:  # after its first step: one that is cancelled before that says nothing
             task.get_loop().call_soon(task.cancel)
         await asyncio.wait({task})
-        if goes_on and before is not task and not "".join(self._said):
-            self._unanswered = f"{self._question} "
+        if question and question == self._question and not "".join(self._said):
+            self._unanswered = f"{question} "
 
     def _remember(self, question: str, text: str) -> None:
         if text.strip():

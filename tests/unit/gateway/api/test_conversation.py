@@ -106,6 +106,15 @@ async def test_a_question_cut_off_before_its_answer_began_is_asked_again_where_t
     assert talk.asked == [["What is latency?"]]
 
 
+async def test_a_question_cut_off_before_its_answer_began_is_not_asked_again_once_the_client_has_interrupted():
+    talk = await cut_off(a=[segment("What is latency?")], b=[partial("Uh")], c=[], d=[partial("")])
+    talk.spoken.put_nowait(pb.ConverseRequest(interrupt=pb.Interrupt()))
+    talk.say(b"d")
+    talk.end()
+    assert await talk.rest() == ["transcript"]
+    assert talk.asked == []
+
+
 class QueuedAudio(ScriptedAudio):
     """Transcribes as scripted, whatever the client sends."""
 
@@ -143,6 +152,9 @@ async def test_the_client_may_interrupt_an_answer_and_speech_meanwhile_is_asked_
     ]
     assert responses[0].interrupted.text == "re: A story."
     assert talk.asked[-1] == ["A story.", "re: A story.", "Another."]
+    audio.queued.put_nowait(segment("A third."))
+    await talk.until("answer")
+    assert talk.asked[-1][-1] == "A third."
     await talk.responses.aclose()
 
 
