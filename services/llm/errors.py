@@ -75,9 +75,8 @@ class AnswerTooLarge(InvalidInput):
 
     reason = "ANSWER_TOO_LARGE"
 
-    def __init__(self, most_bytes: int):
-        limit = f"an answer of at most {most_bytes} bytes: send fewer inputs, or ask for `encoding_format: base64`"
-        super().__init__("input", limit, "more")
+    def __init__(self, most_bytes: int, field: str, advice: str):
+        super().__init__(field, f"an answer of at most {most_bytes} bytes: {advice}", "more")
 
 
 class ContextRefused(RequestRefused, ContextExceeded):

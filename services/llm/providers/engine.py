@@ -39,6 +39,7 @@ _log = logging.getLogger(__name__)
 _MAX_ERROR_BYTES, _MAX_LISTED_BYTES = 16 * 1024, 8 * 1024 * 1024
 _WARM_UP_S, _TRY_AGAIN_S, _NEVER_S = 10.0, 1.0, 1e6
 _JSON = "application/json"
+_SMALLER = "send fewer inputs, or ask for `encoding_format: base64`"
 LIMITS = ("max_tokens", "max_completion_tokens")  # fields of requests
 
 
@@ -185,7 +186,7 @@ class ProviderEngine(ABC):
                     read = reply.whole(MOST_ANSWER_BYTES) if reply.status == 200 else reply.text(_MAX_ERROR_BYTES)
                     return reply.status, reply.headers, await read
             except TooLong as error:
-                raise AnswerTooLarge(error.most_bytes) from None
+                raise AnswerTooLarge(error.most_bytes, "input", _SMALLER) from None
             except (Broken, TimeoutError) as error:
                 raise unreachable(error, deadline, reached=self._outages.reached) from None
 

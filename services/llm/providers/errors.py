@@ -8,6 +8,7 @@ from typing import Any
 
 from services.llm.answer import Answer
 from services.llm.errors import (
+    AnswerTooLarge,
     ContentRefused,
     EngineBusy,
     EngineDown,
@@ -22,7 +23,7 @@ from services.llm.providers import context
 from services.llm.providers.extra_fields import named
 from services.llm.providers.meanings import OVERLOADED, Meaning, meaning
 from services.llm.providers.retry_delay import retry_delay_s, said_delay_s
-from services.llm.providers.transport.wire import Broken, NoReply, NotConnected, failure
+from services.llm.providers.transport.wire import Broken, NoReply, NotConnected, TooLong, failure
 from services.runtime.deadline import Deadline
 from services.runtime.errors import NotSupported, ServiceError, TooLate, shorten
 from services.runtime.strict_json import compact
@@ -123,11 +124,13 @@ def in_stream_status(event: str) -> int:
     return next((_STATUSES[name] for name in names if name in _STATUSES), 502)
 
 
-def unreachable(error: Exception, deadline: Deadline, *, reached: bool) -> EngineDown | TooLate:
+def unreachable(error: Exception, deadline: Deadline, *, reached: bool) -> EngineDown | TooLate | AnswerTooLarge:
     """The error for a provider that did not answer, or not to the end. `reached`: there has been a connection before,
     and another one is expected."""
     if deadline.is_over():  # a timer may be a little early
         return TooLate("the provider did not answer in time")
+    if isinstance(error, TooLong):
+        return AnswerTooLarge(error.most_bytes, "messages", "ask for less, such as a smaller picture")
     kind = ProviderAway if isinstance(error, NoReply) else EngineDown
     if isinstance(error, NotConnected) and reached:
         kind = ProviderNotReached

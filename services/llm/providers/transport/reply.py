@@ -61,28 +61,21 @@ class ProviderReply:
         return body
 
     async def events(self) -> AsyncGenerator[str, None]:
-        """The data of each server-sent event. Raises Broken."""
+        """The data of each server-sent event. Raises Broken, and TooLong for an event beyond the limit."""
         if not self.is_of("text/event-stream"):
             raise Broken("not an event stream")
         if self.headers.get("content-encoding", "identity").lower() != "identity":
             raise Broken("a compressed event stream, which was not requested")
         parser, left = EventParser(self._limits.event_bytes), self._limits.answer_bytes
-        try:
-            while piece := await self._wired.read():
-                left -= len(piece)
-                if left < 0:
-                    raise TooLarge(f"an answer of more than {self._limits.answer_bytes} bytes")
-                for start in range(0, len(piece), _AT_ONCE):
-                    if start:
-                        await give_way()
-                    for event in parser.feed(piece[start : start + _AT_ONCE]):
-                        yield event
-        except TooLarge as error:
-            raise Broken(str(error)) from None
-
-
-class TooLarge(Exception):
-    """The text names the limit."""
+        while piece := await self._wired.read():
+            left -= len(piece)
+            if left < 0:
+                raise Broken(f"an answer of more than {self._limits.answer_bytes} bytes")
+            for start in range(0, len(piece), _AT_ONCE):
+                if start:
+                    await give_way()
+                for event in parser.feed(piece[start : start + _AT_ONCE]):
+                    yield event
 
 
 class EventParser:
@@ -98,7 +91,7 @@ class EventParser:
         self._half = False  # the last piece ended by \r: a \n that begins the next one belongs to it
 
     def feed(self, piece: bytes) -> list[str]:
-        """The events that are whole now. Raises TooLarge."""
+        """The events that are whole now. Raises TooLong."""
         if not piece:
             return []
         if self._half:
@@ -128,4 +121,4 @@ class EventParser:
 
     def _check(self, more: int) -> None:
         if self._size + more > self._limit:
-            raise TooLarge(f"an event of more than {self._limit} bytes")
+            raise TooLong(self._limit, "an event")

@@ -44,10 +44,10 @@ class NotConnected(Lost):
 
 
 class TooLong(Broken):
-    """An answer has more bytes than `most_bytes`."""
+    """An answer, or an event of one, has more bytes than `most_bytes`."""
 
-    def __init__(self, most_bytes: int):
-        super().__init__(f"an answer of more than {most_bytes} bytes")
+    def __init__(self, most_bytes: int, what: str = "an answer"):
+        super().__init__(f"{what} of more than {most_bytes} bytes")
         self.most_bytes = most_bytes
 
 

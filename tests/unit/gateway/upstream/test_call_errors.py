@@ -55,7 +55,7 @@ def test_a_provider_that_is_set_up_wrongly_is_known_as_one(original: Misconfigur
     [
         (VisionRefused("images[0].data", "a PNG, JPEG, WebP, GIF or AVIF", "text"), ImageRefused),
         (llm.ContentRefused("request", "flagged", 403), ContentRefused),
-        (llm.AnswerTooLarge(1_024), AnswerTooLarge),  # for which the model has worked
+        (llm.AnswerTooLarge(1_024, "input", "send fewer inputs"), AnswerTooLarge),  # for which the model has worked
     ],
 )
 def test_the_refusal_of_a_service_keeps_its_type_and_reason_for_the_caller(

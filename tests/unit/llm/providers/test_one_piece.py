@@ -10,7 +10,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from services.llm.engine import Chunk, FinishReason, Message, Original, Request, ToolCallDelta
-from services.llm.errors import EngineBusy, EngineDown, RequestRefused
+from services.llm.errors import AnswerTooLarge, EngineBusy, EngineDown, RequestRefused
 from services.llm.providers.engine import ProviderEngine
 from services.runtime.deadline import Deadline
 from services.runtime.errors import ServiceError
@@ -158,4 +158,5 @@ async def test_another_body_is_no_answer(api: str, body: str) -> None:
 async def test_an_answer_in_one_piece_has_the_limit_of_an_event() -> None:
     message = {"role": "assistant", "content": "x" * 3_145_728}
     refusal = await _refusal("chat_completions", {"choices": [{"message": message, "finish_reason": "stop"}]})
-    assert refusal.message.endswith("an answer of more than 3145728 bytes")
+    assert isinstance(refusal, AnswerTooLarge)
+    assert refusal.message.startswith("messages: an answer of at most 3145728 bytes")

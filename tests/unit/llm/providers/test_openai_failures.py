@@ -8,7 +8,7 @@ import pytest
 
 from hedgerow.channel import MAX_MESSAGE_BYTES
 from services.llm.engine import FinishReason, Request
-from services.llm.errors import EngineDown, ProviderRefused, RequestRefused
+from services.llm.errors import AnswerTooLarge, EngineDown, ProviderRefused, RequestRefused
 from services.llm.providers.transport.wire import Broken
 from services.llm.translate import to_response
 from services.runtime.deadline import Deadline
@@ -110,18 +110,28 @@ async def test_a_redirect_is_not_followed() -> None:
     assert len(provider.requests) == 1
 
 
+async def test_an_event_that_is_too_large_is_paid_once_and_is_no_failure_of_the_provider() -> None:
+    engine = SimulatedProvider((event("x" * 2_000),)).engine(own={"max_event_bytes": 1_024})
+    with pytest.raises(AnswerTooLarge, match=r"at most 1024 bytes: ask for less") as refused:
+        await answer_of(engine, Request(HELLO))
+    assert not refused.value.retryable
+    assert engine.load().outage is None
+
+
 @pytest.mark.parametrize(
-    ("pieces", "own"),
+    ("pieces", "own", "error"),
     [
-        (("data: " + "x" * 2_000,), {"max_event_bytes": 1_024}),
-        ((event("word ") * 5, ": comments\n\n" * 1_000), {"max_answer_bytes": 4_096}),
+        (("data: " + "x" * 2_000,), {"max_event_bytes": 1_024}, AnswerTooLarge),
+        ((event("word ") * 5, ": comments\n\n" * 1_000), {"max_answer_bytes": 4_096}, EngineDown),
     ],
     ids=["an event", "an answer"],
 )
-async def test_a_provider_sends_no_more_than_it_may(pieces: tuple[str, ...], own: dict[str, int]) -> None:
+async def test_a_provider_sends_no_more_than_it_may(
+    pieces: tuple[str, ...], own: dict[str, int], error: type[Exception]
+) -> None:
     provider = SimulatedProvider((event("Hello"), *pieces, event("!"), DONE))
     chunks = await answer_of(provider.engine(own=own), Request(HELLO))
     assert end_of(chunks).reason == FinishReason.INTERRUPTED
     assert (provider.dropped, provider.open) == (1, 0)
-    with pytest.raises(EngineDown, match=r"more than \d+ bytes"):
+    with pytest.raises(error, match=r"(more than|at most) \d+ bytes"):
         await anext(SimulatedProvider(pieces[-1:]).engine(own=own).generate(Request(HELLO), Deadline.never()))

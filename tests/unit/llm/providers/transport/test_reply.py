@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.llm.providers.transport.reply import EventParser, ProviderReply, ReplyLimits, TooLarge
+from services.llm.providers.transport.reply import EventParser, ProviderReply, ReplyLimits
+from services.llm.providers.transport.wire import TooLong
 
 STREAM = (
     ": a comment\r\n\r\ndata: one\n\nevent: name\r\ndata: two\r\ndata:  lines\r\n\r\n\rid: 7\rdata:three\r\r"
@@ -50,7 +51,7 @@ def test_an_event_whose_lines_end_by_cr_alone_comes_with_its_last_byte() -> None
     ],
 )
 def test_an_event_may_be_no_larger_than_the_limit(pieces: list[bytes]) -> None:
-    with pytest.raises(TooLarge, match="more than 100 bytes"):
+    with pytest.raises(TooLong, match="more than 100 bytes"):
         parsed(pieces, limit=100)
 
 
