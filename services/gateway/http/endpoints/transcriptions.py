@@ -3,7 +3,7 @@ memory: containers have no disk."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -19,12 +19,12 @@ from services.gateway.http.endpoints.endpoint_admission import Admitted, Endpoin
 from services.gateway.http.endpoints.subtitles import subtitles
 from services.gateway.http.errors import NotJson, NotOffered, with_http_names
 from services.gateway.http.fields import Fields
-from services.gateway.http.server.exchange import Exchange
+from services.gateway.http.server.exchange import JSON, Exchange
 from services.gateway.upstream.media import AudioBackend
-from services.runtime.aside import give_way
+from services.runtime.aside import aside, give_way, size_of
 from services.runtime.errors import InvalidInput, ServiceError
 from services.runtime.letters import UNSPACED
-from services.runtime.strict_json import compact
+from services.runtime.strict_json import written
 
 _MOST_FIELDS = 64
 _PIECE_BYTES = 262_144  # of a form, which are parsed in 1 ms
@@ -209,11 +209,27 @@ async def _whole(
     if how == "text":
         await exchange.reply.whole(200, summary.text.encode() + b"\n", kind=_TEXT)
         return
-    if how in ("srt", "vtt"):
-        await exchange.reply.whole(200, subtitles(segments, how).encode(), kind=_TEXT)
-        return
+    size = size_of(len(segments) + sum(len(segment.words) for segment in segments))
+
+    def file() -> bytes:
+        return subtitles(segments, how).encode()
+
+    def body() -> bytes:
+        return written(_transcript(segments, summary, options, verbose=how == "verbose_json"), size)
+
+    write, kind = (file, _TEXT) if how in ("srt", "vtt") else (body, JSON)
+    await exchange.reply.whole(200, await aside(exchange.credential.tenant.name, size, write), kind=kind)
+
+
+def _transcript(
+    segments: Sequence[audio_pb2.Segment],
+    summary: audio_pb2.TranscribeSummary,
+    options: audio_pb2.TranscribeOptions,
+    *,
+    verbose: bool,
+) -> dict[str, Any]:
     body: dict[str, Any] = {"text": summary.text, "usage": {"type": "duration", "seconds": summary.audio_s}}
-    if how == "verbose_json":
+    if verbose:
         spoken = summary.language or options.language
         body["task"], body["language"] = ("translate", "english") if options.translate else ("transcribe", spoken)
         body["duration"] = summary.audio_s
@@ -224,7 +240,7 @@ async def _whole(
                 for segment in segments
                 for word in segment.words
             ]
-    await exchange.reply.whole(200, compact(body))
+    return body
 
 
 def _segment(segment: audio_pb2.Segment) -> dict[str, Any]:
