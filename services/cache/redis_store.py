@@ -98,10 +98,8 @@ class RedisStore:
             if not (await self._change(Tighten(key, tenant, least_score))).conflict:
                 return True
             held = self._memory.entries.held(key)
-            if held is None or held.tenant != tenant:
-                return False
-            await self._change(Removal(key, tenant))  # Redis has evicted it, and replicas go on to serve it
-            return True
+            await self._change(Removal(key, tenant))  # Redis may have evicted it, and replicas go on to serve it
+            return held is not None and held.tenant == tenant
         except SharedStateLost:
             raise VerdictNotKept from None
 

@@ -49,8 +49,9 @@ class Store(Protocol):
 
     async def tighten(self, key: str, tenant: str, least_score: float) -> bool:
         """Raise the least similarity of an entry's semantic hits to `least_score`, if this tenant has it. A higher one
-        stays, also for an entry that replaces it, until the entry is removed. False: the tenant has no such entry.
-        Persisted at the return. Raises `NotKept`, and `VerdictNotKept` if the store is `local`."""
+        stays, also for an entry that replaces it, until the entry is removed. False: neither the store nor this process
+        has such an entry of the tenant; a shared store then removes it from all replicas. Persisted at the return.
+        Raises `NotKept`, and `VerdictNotKept` if the store is `local`."""
 
     async def fetch(self, question: KeyedQuestion, deadline: Deadline) -> None:
         """Load the exact entry of this question into memory, if the store may have it and memory does not. Raises

@@ -163,6 +163,21 @@ async def test_a_wrong_hit_that_redis_has_evicted_is_none_of_any_replica(pair: P
     assert [(await each.look_up(REWORDED, 0.5)).verdict for each in pair] == [Verdict.MISS, Verdict.MISS]
 
 
+async def test_a_wrong_hit_may_be_reported_to_a_replica_that_never_had_the_entry(
+    pair: Pair, client: Any, redis: RedisProcess
+) -> None:
+    await pair[0].keep(CAPITAL, b"Paris")
+    await up_to_date(*pair)
+    await client.unlink(ENTRY + CAPITAL.key)  # as Redis does when it is full
+    async with replica(redis.url) as new:
+        await new.answers.wrong("globex", CAPITAL.key, None, Deadline.never())
+        await up_to_date(*pair)
+        assert [(await each.look_up(REWORDED, 0.5)).verdict for each in pair] == [Verdict.SEMANTIC, Verdict.SEMANTIC]
+        await new.answers.wrong("acme", CAPITAL.key, REWORDED.asked, Deadline.never())
+    await up_to_date(*pair)
+    assert [(await each.look_up(REWORDED, 0.5)).verdict for each in pair] == [Verdict.MISS, Verdict.MISS]
+
+
 async def test_embeddings_of_another_engine_are_not_compared(redis: RedisProcess) -> None:
     with patch("tests.unit.cache.conftest.BagOfWords.name", "another"):
         async with replica(redis.url) as other:
