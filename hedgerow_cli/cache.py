@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hedgerow_cli import options, running
-from hedgerow_cli.connection_options import Credentials, Reach, to_gateway
+from hedgerow_cli.connection_options import CallerCredentials, Reach, to_gateway
 from hedgerow_cli.option_groups import with_options
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class CacheServices:
     def peers(self) -> list[Peer]:
         from hedgerow._peer import Peer
 
-        tls = Credentials(tls_dir=self.tls_dir).at(DEFAULT_CACHE, "cache")["tls"]
+        tls = CallerCredentials(tls_dir=self.tls_dir).at(DEFAULT_CACHE, "cache")["tls"]
         return [Peer(target, service="cache service", tls=tls) for target in self.caches or _known(self.state_dir)]
 
 

@@ -54,7 +54,7 @@ class Reach(TypedDict):
 
 
 @dataclass(frozen=True)
-class Credentials:
+class CallerCredentials:
     """The caller's key, and TLS."""
 
     api_key: options.ApiKey = None
@@ -88,19 +88,19 @@ class Credentials:
         return tls
 
 
-@with_options(credentials=Credentials)
-def to_gateway(gateway: Gateway = "127.0.0.1:50050", *, credentials: Credentials) -> Reach:
+@with_options(credentials=CallerCredentials)
+def to_gateway(gateway: Gateway = "127.0.0.1:50050", *, credentials: CallerCredentials) -> Reach:
     """The group of options to reach a gateway."""
     return credentials.at(gateway, "gateway")
 
 
-@with_options(credentials=Credentials)
-def to_vision(vision: VisionService = "127.0.0.1:50055", *, credentials: Credentials) -> Reach:
+@with_options(credentials=CallerCredentials)
+def to_vision(vision: VisionService = "127.0.0.1:50055", *, credentials: CallerCredentials) -> Reach:
     """The group of options to reach a vision service."""
     return credentials.at(vision, "vision")
 
 
-@with_options(credentials=Credentials)
-def to_audio(audio_service: AudioService = "127.0.0.1:50056", *, credentials: Credentials) -> Reach:
+@with_options(credentials=CallerCredentials)
+def to_audio(audio_service: AudioService = "127.0.0.1:50056", *, credentials: CallerCredentials) -> Reach:
     """The group of options to reach an audio service."""
     return credentials.at(audio_service, "audio")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hedgerow_cli import options, running
-from hedgerow_cli.connection_options import Credentials
+from hedgerow_cli.connection_options import CallerCredentials
 
 if TYPE_CHECKING:
     from hedgerow._peer import Peer
@@ -63,7 +63,7 @@ def status(
     from hedgerow._peer import Peer
     from hedgerow_cli.failures import reported
 
-    reach = Credentials(tls_dir=tls_dir).at(control or known_control(state_dir), "control")
+    reach = CallerCredentials(tls_dir=tls_dir).at(control or known_control(state_dir), "control")
     peer = Peer(reach["target"], service="control plane", tls=reach["tls"])
     known = [each["address"] for each in running.services(state_dir)]
     with reported(as_json):

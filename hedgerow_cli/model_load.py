@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from hedgerow_cli.scrape import Sample, scrape
+from hedgerow_cli.scrape import MetricSample, scrape
 
 _MODEL = "llm "  # before its name, in the label of its limiter
 _GAUGES = {"hedgerow_in_flight": "in_flight", "hedgerow_waiting": "waiting", "hedgerow_limit": "limit"}
 
 
 @dataclass(slots=True)
-class Load:
+class ModelLoad:
     """Calls in flight, requests that wait for a slot, and the most calls at once, of all workers that were asked.
 
     `open`: of each replica, whether its breaker keeps calls away after failures."""
@@ -32,21 +32,21 @@ class Load:
         return {name: getattr(self, name) for name in _GAUGES.values()}
 
 
-def loads(where: str, api_key: str | None = None) -> dict[str, Load]:
+def loads(where: str, api_key: str | None = None) -> dict[str, ModelLoad]:
     """By model, of the gateway that serves HTTP at `where`; nothing of one that shows no metrics to this caller."""
     return loads_in(scrape([f"{where}/metrics"], api_key))
 
 
-def loads_in(samples: Iterable[Sample]) -> dict[str, Load]:
+def loads_in(samples: Iterable[MetricSample]) -> dict[str, ModelLoad]:
     """By model."""
-    found: dict[str, Load] = {}
+    found: dict[str, ModelLoad] = {}
     for name, labels, value in samples:
         limiter = labels.get("limiter", "")
         if name in _GAUGES and limiter.startswith(_MODEL):
-            load = found.setdefault(limiter.removeprefix(_MODEL), Load())
+            load = found.setdefault(limiter.removeprefix(_MODEL), ModelLoad())
             setattr(load, _GAUGES[name], getattr(load, _GAUGES[name]) + int(value))
         elif name == "hedgerow_breaker_open":
             model, at, _ = labels["backend"].rpartition("@")
             if at:
-                found.setdefault(model, Load()).open.append(value > 0)
+                found.setdefault(model, ModelLoad()).open.append(value > 0)
     return found

@@ -12,7 +12,7 @@ import typer
 from hedgerow_cli import options
 
 if TYPE_CHECKING:
-    from launcher.catalog import Entry
+    from launcher.catalog import CatalogEntry
 
 models = typer.Typer(
     help="Public models: get them, check them, and use their names in a mesh file.", no_args_is_help=True
@@ -174,7 +174,7 @@ def rm(
         print(f"{name} removed" if folders else f"{name} was not here")
 
 
-def _row(entry: Entry) -> dict[str, Any]:
+def _row(entry: CatalogEntry) -> dict[str, Any]:
     """A model, for programs."""
     from launcher.catalog import home, is_whole, read_manifest
 

@@ -11,7 +11,7 @@ _TIMEOUT_S = 2
 _MOST_BYTES = 16 * 1024 * 1024
 
 
-class Sample(NamedTuple):
+class MetricSample(NamedTuple):
     """One line of Prometheus' text format."""
 
     name: str
@@ -19,9 +19,9 @@ class Sample(NamedTuple):
     value: float
 
 
-def scrape(pages: Iterable[str], api_key: str | None = None) -> list[Sample]:
+def scrape(pages: Iterable[str], api_key: str | None = None) -> list[MetricSample]:
     """The samples of each page; none of one that does not show its metrics to this caller."""
-    found = list[Sample]()
+    found = list[MetricSample]()
     for page in pages:
         try:
             with get(page, api_key, _TIMEOUT_S) as answer:
@@ -40,15 +40,15 @@ def get(url: str, api_key: str | None, timeout_s: float) -> Any:
     return ask(Request(url, headers={"authorization": f"Bearer {api_key}"} if api_key else {}), timeout_s)
 
 
-def read(text: str) -> list[Sample]:
+def read(text: str) -> list[MetricSample]:
     """The samples of a page. Raises ValueError for another text."""
     from prometheus_client.parser import text_string_to_metric_families
 
     families = text_string_to_metric_families(text)
-    return [Sample(each.name, each.labels, each.value) for family in families for each in family.samples]
+    return [MetricSample(each.name, each.labels, each.value) for family in families for each in family.samples]
 
 
-def total(samples: Iterable[Sample], name: str, *by: str) -> dict[Group, float]:
+def total(samples: Iterable[MetricSample], name: str, *by: str) -> dict[Group, float]:
     """`sum by (by) (name)`."""
     found: dict[Group, float] = {}
     for each in samples:

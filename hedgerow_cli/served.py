@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from hedgerow_cli import options, running
-from hedgerow_cli.model_load import Load, loads
+from hedgerow_cli.model_load import ModelLoad, loads
 
 _TIMEOUT_S = 5
 _MOST_BYTES = 16 * 1024 * 1024
@@ -73,7 +73,7 @@ def here(address: str) -> str:
     return address.replace("0.0.0.0", "127.0.0.1").replace("[::]", "[::1]")
 
 
-def _add_problems(models: list[dict[str, Any]], known: dict[str, str], busy: dict[str, Load]) -> None:
+def _add_problems(models: list[dict[str, Any]], known: dict[str, str], busy: dict[str, ModelLoad]) -> None:
     for model in models:
         name = model["name"]
         if problem := known.get(name) or (busy[name].problem if name in busy else ""):

@@ -13,7 +13,7 @@ from hedgerow_cli.served import here, http_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from hedgerow_cli.traffic import Traffic
+    from hedgerow_cli.traffic import GatewayTraffic
 
 TIMEOUT_S = 2.0
 
@@ -93,7 +93,7 @@ def metrics_of(state_dir: Path) -> list[str]:
 
 async def _ask_mesh(
     state_dir: Path, tls_dir: Path | None, over_s: float
-) -> tuple[list[dict[str, str]], Traffic | None]:
+) -> tuple[list[dict[str, str]], GatewayTraffic | None]:
     """The health of the services, and the traffic meanwhile."""
     import asyncio
 
@@ -128,7 +128,7 @@ async def ask_all(state_dir: Path, tls_dir: Path | None) -> list[dict[str, str]]
     return await asyncio.gather(*(ask(**service) for service in known_services(state_dir)))
 
 
-def show(services: Sequence[Mapping[str, str]], traffic: Traffic | None = None) -> None:
+def show(services: Sequence[Mapping[str, str]], traffic: GatewayTraffic | None = None) -> None:
     """Print the health of services and the traffic, then which services do not answer and what is wrong."""
     from rich.table import Table
     from rich.text import Text

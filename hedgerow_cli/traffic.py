@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from hedgerow_cli.model_load import Load, loads_in
-from hedgerow_cli.scrape import Group, Sample, increase, quantile, scrape, total
+from hedgerow_cli.model_load import ModelLoad, loads_in
+from hedgerow_cli.scrape import Group, MetricSample, increase, quantile, scrape, total
 
 _REQUESTS, _ANSWERS = "hedgerow_request_seconds", "hedgerow_total_seconds"
 _FAILED = ("failed", "late")  # outcomes of calls to models; a refused one was its caller's mistake
@@ -26,7 +26,7 @@ class Flow:
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
+class GatewayTraffic:
     """`over_s`: the window in seconds. `since_start`: it is all the time since the gateway started. `errors`: how many
     a second by (tenant, reason). `warnings` are for people."""
 
@@ -36,7 +36,7 @@ class Traffic:
     tenants: Mapping[str, Flow]
     models: Mapping[str, Flow]
     errors: Mapping[Group, float]
-    busy: Mapping[str, Load]
+    busy: Mapping[str, ModelLoad]
     warnings: Sequence[str]
 
     def as_object(self) -> dict[str, Any]:
@@ -52,13 +52,13 @@ class Traffic:
             "warnings": list(self.warnings),
         }
 
-    def by_model(self) -> Iterator[tuple[str, Load, Flow]]:
+    def by_model(self) -> Iterator[tuple[str, ModelLoad, Flow]]:
         """Every model that is known or has answered."""
         for name in dict.fromkeys((*self.busy, *self.models)):
-            yield name, self.busy.get(name, Load()), self.models.get(name, Flow())
+            yield name, self.busy.get(name, ModelLoad()), self.models.get(name, Flow())
 
 
-def watch(pages: Sequence[str], over_s: float) -> Traffic | None:
+def watch(pages: Sequence[str], over_s: float) -> GatewayTraffic | None:
     """The traffic of the next `over_s` seconds; with 0, or where nothing ends within them, of all the time since the
     start. None where no page shows metrics."""
     before, began = scrape(pages), time.monotonic()
@@ -75,7 +75,9 @@ def watch(pages: Sequence[str], over_s: float) -> Traffic | None:
     return between([], before, max(now - began, 1.0), since_start=True)
 
 
-def between(before: Sequence[Sample], after: Sequence[Sample], over_s: float, *, since_start: bool = False) -> Traffic:
+def between(
+    before: Sequence[MetricSample], after: Sequence[MetricSample], over_s: float, *, since_start: bool = False
+) -> GatewayTraffic:
     """The traffic between two scrapes that are `over_s` apart."""
 
     def per_s(name: str, *by: str) -> dict[Group, float]:
@@ -96,7 +98,7 @@ def between(before: Sequence[Sample], after: Sequence[Sample], over_s: float, *,
     for (model, outcome), count in per_s("hedgerow_attempts_total", "model", "outcome").items():
         failed[model,] = failed.get((model,), 0.0) + count * (outcome in _FAILED)
     errors = per_s("hedgerow_errors_total", "tenant", "reason")
-    return Traffic(
+    return GatewayTraffic(
         over_s=over_s,
         since_start=since_start,
         mesh=flows(_REQUESTS, (), per_s("hedgerow_errors_total")).get("", Flow()),
@@ -113,7 +115,7 @@ def _flow(ended: float, errors: float, buckets: Mapping[float, float]) -> Flow:
     return Flow(ended + errors, errors, None if p50 is None else p50 * 1000, None if p99 is None else p99 * 1000)
 
 
-def _warnings(now: Sequence[Sample], dropped: Mapping[Group, float]) -> Iterator[str]:
+def _warnings(now: Sequence[MetricSample], dropped: Mapping[Group, float]) -> Iterator[str]:
     """Problems beside failed requests, for people."""
     if any(each.name == "hedgerow_shared_state_up" and not each.value for each in now):
         yield "Redis does not answer: each process uses its own memory"

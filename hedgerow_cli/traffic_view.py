@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from rich.table import Table
 from rich.text import Text
 
-from hedgerow_cli.traffic import Flow, Traffic
+from hedgerow_cli.traffic import Flow, GatewayTraffic
 
 _FLOW = ("req/s", "errors/s", "p50 ms", "p99 ms")
 _UNITS = ((3_600, "h"), (60, "min"), (1, "s"))
 _MOST_ROWS = 20  # of tenants and of errors, the most frequent; --json has all
 
 
-def tables(traffic: Traffic) -> Iterator[Table]:
+def tables(traffic: GatewayTraffic) -> Iterator[Table]:
     """Requests of the mesh and of its tenants, models, and errors."""
     requests = _table(f"requests, {_window(traffic)}", *_FLOW)
     requests.add_row("all", *_cells(traffic.mesh))
@@ -48,7 +48,7 @@ def _cells(flow: Flow) -> Iterator[str | Text]:
         yield "-" if ms is None else f"{ms:.0f}"
 
 
-def _window(traffic: Traffic) -> str:
+def _window(traffic: GatewayTraffic) -> str:
     if not traffic.since_start:
         return f"over {traffic.over_s:.1f} s"
     seconds, unit = next((each for each in _UNITS if traffic.over_s >= 10 * each[0]), _UNITS[-1])

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from launcher.catalog import Entry
+    from launcher.catalog import CatalogEntry
     from launcher.demo import DemoModels
     from launcher.mesh import Mesh
     from launcher.meshfile.without_file import Given
@@ -28,7 +28,7 @@ def pull_for_demo(models: DemoModels, specs: Sequence[ServiceSpec], console: Con
     models.check()
 
 
-def _pull(missing: Sequence[Entry], specs: Sequence[ServiceSpec], console: Console) -> bool:
+def _pull(missing: Sequence[CatalogEntry], specs: Sequence[ServiceSpec], console: Console) -> bool:
     """Get these models for these services, with progress, unless a port is in use. Whether there were any. Raises
     `PortInUse`."""
     from hedgerow_cli.failures import fail

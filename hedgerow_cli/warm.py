@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hedgerow_cli import options, running
-from hedgerow_cli.connection_options import Credentials
+from hedgerow_cli.connection_options import CallerCredentials
 from hedgerow_cli.option_groups import with_options
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ Target = Annotated[
 ]
 
 
-@with_options(credentials=Credentials)
+@with_options(credentials=CallerCredentials)
 def warm(
     system_prompts: Annotated[
         list[str] | None,
@@ -45,7 +45,7 @@ def warm(
     as_json: options.AsJson = False,
     gateway: Target = "127.0.0.1:50050",
     *,
-    credentials: Credentials,
+    credentials: CallerCredentials,
 ) -> None:
     """Warm a running mesh: the gateway's connections, every replica's engine, and system prompts.
 

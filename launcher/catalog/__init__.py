@@ -5,13 +5,13 @@
 
 from launcher.catalog.errors import CatalogError, NotPulled, UnknownModel
 from launcher.catalog.pulling import missing, pull, remove
-from launcher.catalog.records import Entry, entries, entry
+from launcher.catalog.records import CatalogEntry, entries, entry
 from launcher.catalog.steps import Report, Step
 from launcher.catalog.store import cache_folder, damage, home, is_whole, path, read_manifest
 
 __all__ = [
+    "CatalogEntry",
     "CatalogError",
-    "Entry",
     "NotPulled",
     "Report",
     "Step",

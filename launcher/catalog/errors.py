@@ -15,7 +15,7 @@ class NotPulled(CatalogError):
     """The model is in the catalogue and not on this machine."""
 
 
-class Unavailable(CatalogError):
+class ModelUnavailable(CatalogError):
     """No source has the model's files."""
 
 

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from launcher.catalog import children
-from launcher.catalog.errors import Damaged, Unavailable
+from launcher.catalog.errors import Damaged, ModelUnavailable
 from launcher.catalog.hashing import sha256_of
 from launcher.catalog.records import ModelSource
 from launcher.catalog.steps import Report, Step, bytes_in
@@ -29,7 +29,7 @@ except OSError as error:
 
 
 def fetch(source: ModelSource, folder: Path, model: str, report: Report) -> None:
-    """Download the source's files into `folder` and check their SHA-256. Raises `Unavailable` and `Damaged`."""
+    """Download the source's files into `folder` and check their SHA-256. Raises `ModelUnavailable` and `Damaged`."""
     _reach()
 
     def tick() -> None:
@@ -39,7 +39,7 @@ def fetch(source: ModelSource, folder: Path, model: str, report: Report) -> None
     command = [sys.executable, "-m", __name__, str(folder), source.hub, source.revision, *source.files]
     code, said = children.run(command, tick, {"HF_HUB_DISABLE_PROGRESS_BARS": "1"})
     if code:
-        raise Unavailable(f"the hub did not deliver {source.hub}: {_last_line(said)}")
+        raise ModelUnavailable(f"the hub did not deliver {source.hub}: {_last_line(said)}")
     for name, expected in source.files.items():
         if (found := sha256_of(folder / name)) != expected:
             (folder / name).unlink()
@@ -47,14 +47,14 @@ def fetch(source: ModelSource, folder: Path, model: str, report: Report) -> None
 
 
 def _reach() -> None:
-    """Raises `Unavailable` unless the hub can be asked."""
+    """Raises `ModelUnavailable` unless the hub can be asked."""
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
-        raise Unavailable("the hub is not used: HF_HUB_OFFLINE is set")
+        raise ModelUnavailable("the hub is not used: HF_HUB_OFFLINE is set")
     if not find_spec("huggingface_hub"):
-        raise Unavailable("the hub is not used: huggingface_hub is not installed")
+        raise ModelUnavailable("the hub is not used: huggingface_hub is not installed")
     endpoint = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
     if reason := _unreachable(f"{endpoint.rstrip('/')}/api/models?limit=1"):
-        raise Unavailable(f"{endpoint} cannot be reached: {reason}")
+        raise ModelUnavailable(f"{endpoint} cannot be reached: {reason}")
 
 
 @cache

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from launcher.catalog import children
 from launcher.catalog.errors import ConversionFailed, Damaged
-from launcher.catalog.records import Entry, ModelSource
+from launcher.catalog.records import CatalogEntry, ModelSource
 from launcher.catalog.sources import gather, hub_folder, wheel_folder
 from launcher.catalog.steps import Report, Step
 from launcher.catalog.store import PlacedManifest, cache_folder, described, partial_folder
@@ -36,7 +36,7 @@ def locked(model: str, report: Report) -> Iterator[None]:
         yield
 
 
-def place(entry: Entry, report: Report, given: Path | None = None, form: str = "") -> Path:
+def place(entry: CatalogEntry, report: Report, given: Path | None = None, form: str = "") -> Path:
     """Download, convert, check and place a model. Call it inside `locked`. Raises `Unavailable`, `Damaged`,
     `ConversionFailed`."""
     work = partial_folder() / entry.name
@@ -54,7 +54,7 @@ def place(entry: Entry, report: Report, given: Path | None = None, form: str = "
     return cache_folder() / entry.name
 
 
-def forget_downloads(entry: Entry) -> None:
+def forget_downloads(entry: CatalogEntry) -> None:
     """Remove incomplete downloads."""
     for source in entry.sources:
         for package in source.packages:
@@ -63,7 +63,7 @@ def forget_downloads(entry: Entry) -> None:
             shutil.rmtree(hub_folder(source), ignore_errors=True)
 
 
-def _converted(entry: Entry, source: ModelSource, work: Path, report: Report, form: str) -> Path:
+def _converted(entry: CatalogEntry, source: ModelSource, work: Path, report: Report, form: str) -> Path:
     """The folder that the recipe made, in a child process: what it imports is large, and Ctrl-C must end it."""
     report(Step(entry.name, "converting"))
     made = work / "model"

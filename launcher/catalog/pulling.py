@@ -9,7 +9,7 @@ from pathlib import Path
 
 from launcher.catalog.errors import CatalogError, ConversionFailed, Damaged
 from launcher.catalog.placing import forget_downloads, locked, place
-from launcher.catalog.records import Entry, entry
+from launcher.catalog.records import CatalogEntry, entry
 from launcher.catalog.steps import Report, Step, ignore
 from launcher.catalog.store import cache_folder, damage, home, is_whole, offered_folder, partial_folder
 
@@ -50,13 +50,13 @@ def remove(name: str, progress: Report = ignore) -> list[Path]:
     return found
 
 
-def missing(names: Sequence[str]) -> list[Entry]:
+def missing(names: Sequence[str]) -> list[CatalogEntry]:
     """The models that are not on this machine. Raises `UnknownModel`."""
     wanted = [entry(name) for name in dict.fromkeys(names)]
     return [each for each in wanted if not is_whole(each, home(each.name))]
 
 
-def _pull(wanted: Entry, progress: Report, given: Path | None, form: str, read_files: bool) -> bool:
+def _pull(wanted: CatalogEntry, progress: Report, given: Path | None, form: str, read_files: bool) -> bool:
     """Whether it had to be placed."""
     if _is_there(wanted, form, read_files, progress):
         return False
@@ -68,7 +68,7 @@ def _pull(wanted: Entry, progress: Report, given: Path | None, form: str, read_f
         return True
 
 
-def _is_there(wanted: Entry, form: str, read_files: bool, progress: Report) -> bool:
+def _is_there(wanted: CatalogEntry, form: str, read_files: bool, progress: Report) -> bool:
     folder = home(wanted.name)
     if not is_whole(wanted, folder, form):
         return False
@@ -81,7 +81,7 @@ def _is_there(wanted: Entry, form: str, read_files: bool, progress: Report) -> b
     return True
 
 
-def _refuse_missing_modules(wanted: Entry) -> None:
+def _refuse_missing_modules(wanted: CatalogEntry) -> None:
     """Before anything is downloaded."""
     if missing := [name for name in wanted.needs if not find_spec(name)]:
         raise ConversionFailed(
@@ -90,7 +90,7 @@ def _refuse_missing_modules(wanted: Entry) -> None:
         )
 
 
-def _refuse_format(wanted: Entry, form: str) -> None:
+def _refuse_format(wanted: CatalogEntry, form: str) -> None:
     if form and form not in wanted.formats:
         has = ", ".join(wanted.formats) or "one format alone"
         raise CatalogError(f"{wanted.name} cannot be made as {form}: it has {has}")

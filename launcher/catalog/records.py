@@ -44,7 +44,7 @@ class ModelSource:
 
 
 @dataclass(frozen=True)
-class Entry:
+class CatalogEntry:
     """A model of the catalogue."""
 
     name: str
@@ -63,14 +63,14 @@ FILE = Path(__file__).with_name("catalog.toml")
 
 
 @cache
-def entries() -> Mapping[str, Entry]:
+def entries() -> Mapping[str, CatalogEntry]:
     """All models by name."""
     content = tomllib.loads(FILE.read_text(encoding="utf-8"))
     packages = {name: _package(name, given) for name, given in content["packages"].items()}
     return {name: _entry(name, given, packages) for name, given in content["models"].items()}
 
 
-def entry(name: str) -> Entry:
+def entry(name: str) -> CatalogEntry:
     """The model of that name. Raises `UnknownModel`, with the most similar name."""
     known = entries()
     if name in known:
@@ -79,7 +79,7 @@ def entry(name: str) -> Entry:
     raise UnknownModel(f"no model {name!r} in the catalogue; {_hint(near, known)}")
 
 
-def _hint(near: Sequence[str], known: Mapping[str, Entry]) -> str:
+def _hint(near: Sequence[str], known: Mapping[str, CatalogEntry]) -> str:
     return f"did you mean {near[0]}?" if near else f"it has {', '.join(known)}"
 
 
@@ -89,9 +89,9 @@ def _package(name: str, given: Mapping[str, Any]) -> Package:
     return Package(name, given["version"], given["wheel"], given["bytes"], files, paths)
 
 
-def _entry(name: str, given: Mapping[str, Any], packages: Mapping[str, Package]) -> Entry:
+def _entry(name: str, given: Mapping[str, Any], packages: Mapping[str, Package]) -> CatalogEntry:
     sources = tuple(_source(source, packages) for source in given["sources"])
-    return Entry(name, **{**given, "sources": sources})
+    return CatalogEntry(name, **{**given, "sources": sources})
 
 
 def _source(given: Mapping[str, Any], packages: Mapping[str, Package]) -> ModelSource:

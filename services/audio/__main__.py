@@ -15,7 +15,7 @@ from services.audio.audio_decoding import RecordingLimits
 from services.audio.config import AudioSettings
 from services.audio.errors import BadModel
 from services.audio.recordings import RecordingDecoder
-from services.audio.scheduler import Scheduler
+from services.audio.scheduler import TranscriptionScheduler
 from services.audio.servicer import AudioServicer
 from services.audio.whisper import Whisper, open_whisper
 from services.runtime.process import serve
@@ -34,7 +34,7 @@ async def assemble(settings: AudioSettings) -> AsyncIterator[Mapping[ServiceDesc
     """The service, its model loaded and warm. Exits the process with 2 when the model cannot be opened."""
     recognizer = await _open(settings)
     needs = await asyncio.to_thread(_warm_up, recognizer, settings)
-    scheduler = Scheduler(settings.workers)
+    scheduler = TranscriptionScheduler(settings.workers)
     decoder = RecordingDecoder(RecordingLimits(settings.max_duration_s, settings.max_pcm_bytes))
     admission = Admission(
         scheduler, needs, settings.max_streams, settings.recordings, settings.max_load, settings.workers

@@ -21,7 +21,7 @@ from typing import TypeVar
 
 from services.audio.errors import GaveWay, RecordingsFull, StreamsFull
 from services.audio.metrics import BEHIND, GAVE_WAY, OPEN, REFUSED
-from services.audio.scheduler import FairMember, Scheduler
+from services.audio.scheduler import FairMember, TranscriptionScheduler
 from services.runtime.deadline import Clock
 
 MAX_BEHIND_S = 1.0  # of any stream, for another to be let in
@@ -82,7 +82,7 @@ class Admission:
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        scheduler: TranscriptionScheduler,
         needs: dict[str, Need],
         max_streams: int,
         max_recordings: int,

@@ -11,7 +11,7 @@ from typing import TypeVar
 from services.audio.audio_decoding import DecodedRecording, Decoding, RecordingLimits
 from services.audio.engine import Recognizer, Task
 from services.audio.errors import Idle
-from services.audio.scheduler import FairMember, Scheduler
+from services.audio.scheduler import FairMember, TranscriptionScheduler
 from services.audio.sentences import TranscriptSentences
 from services.audio.speech import Segment
 from services.runtime.deadline import Deadline
@@ -58,7 +58,7 @@ class RecordingDecoder:
 
 
 @dataclass(frozen=True, slots=True)
-class TimeLimit:
+class RecordingTimeLimit:
     """The time limit of a recording: its call's deadline, and at most `base_s` plus `per_s` for each second of
     audio."""
 
@@ -83,7 +83,7 @@ class Transcription:
     def __init__(
         self,
         recognizer: Recognizer,
-        scheduler: Scheduler,
+        scheduler: TranscriptionScheduler,
         member: FairMember,
         recording: DecodedRecording,
         batch: Callable[[], int] = lambda: 1,

@@ -85,7 +85,7 @@ class BusyMeter:
         return sum(ended - max(began, since) for began, ended in pieces) / WINDOW_S
 
 
-class Scheduler:
+class TranscriptionScheduler:
     """Owns the threads that the model runs on."""
 
     def __init__(self, workers: int = 1, clock: Clock = time.monotonic):

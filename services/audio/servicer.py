@@ -18,8 +18,8 @@ from services.audio.engine import Recognizer
 from services.audio.frames import open_frames
 from services.audio.listener import Listener, ListenerSettings, StreamLanguage, TranscribeUtterance
 from services.audio.metrics import AUDIO, LOAD
-from services.audio.recordings import RecordingDecoder, TimeLimit, Transcription, gathered, in_time, not_idle
-from services.audio.scheduler import Scheduler
+from services.audio.recordings import RecordingDecoder, RecordingTimeLimit, Transcription, gathered, in_time, not_idle
+from services.audio.scheduler import TranscriptionScheduler
 from services.audio.speech import RATE, Audio, Behind, Segment, Transcript, Word, written
 from services.audio.validation import StreamWanted, stream_wanted, task_wanted
 from services.runtime.errors import InvalidInput, NotSupported, Unavailable
@@ -38,7 +38,7 @@ class AudioServicer:
         self,
         recognizer: Recognizer,
         languages: Collection[str],
-        scheduler: Scheduler,
+        scheduler: TranscriptionScheduler,
         admission: Admission,
         decoder: RecordingDecoder,
         settings: AudioSettings,
@@ -48,7 +48,7 @@ class AudioServicer:
         self._scheduler, self._admission, self._decoder = scheduler, admission, decoder
         self._settings, self._listening = settings, listening
         self._idle_timeout_s = settings.idle_timeout_ms / 1000
-        self._time_limit = TimeLimit(settings.recording_base_ms / 1000, settings.recording_time_factor)
+        self._time_limit = RecordingTimeLimit(settings.recording_base_ms / 1000, settings.recording_time_factor)
         self._inboxes: set[Inbox] = set()
         self._draining = self._stopping = False  # no more streams; no more of recordings
         LOAD.set_function(scheduler.load)

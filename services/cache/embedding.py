@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import Histogram
 
-from services.cache.scheduler import Job, Scheduler
+from services.cache.scheduler import BatchJob, BatchScheduler
 from services.cache.tokens import as_read
 from services.runtime.deadline import Clock
 from services.runtime.policy.fair_lru import FairLru
@@ -45,7 +45,7 @@ class _Remembered:
 
 @dataclass(slots=True)
 class _Flight:
-    job: Job[str, Vector | None]
+    job: BatchJob[str, Vector | None]
     waiting: int = 0
 
 
@@ -56,7 +56,7 @@ class Embedder:
     def __init__(self, engine: Engine, memory_bytes: int, forget_after_s: float, clock: Clock = time.monotonic):
         self.name, self._max_characters = engine.name, engine.max_characters
         self._forget_after_s, self._clock = forget_after_s, clock
-        self._scheduler = Scheduler(engine.embed_batch, engine.max_batch, "embed", _SECONDS)
+        self._scheduler = BatchScheduler(engine.embed_batch, engine.max_batch, "embed", _SECONDS)
         self._memory: FairLru[bytes, _Remembered] = FairLru(memory_bytes)
         self._flights: dict[bytes, _Flight] = {}
         self.hits = self.misses = 0

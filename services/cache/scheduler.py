@@ -23,7 +23,7 @@ Made = TypeVar("Made")
 
 
 @dataclass(eq=False, slots=True)
-class Job(Generic[Given, Made]):
+class BatchJob(Generic[Given, Made]):
     """The input of a model, and its output. `computed` is there once its turn has nearly come."""
 
     tenant: str
@@ -34,7 +34,7 @@ class Job(Generic[Given, Made]):
     computed: asyncio.Future[Made] | None = None
 
 
-class Scheduler(Generic[Given, Made]):
+class BatchScheduler(Generic[Given, Made]):
     """Runs `compute` on a thread of its own with up to `max_batch` at once; it returns one result for each, in order.
 
     At most `_MAX_WAITING` wait. Two batches are taken out of turn: one runs, and one gathers meanwhile. `name` is the
@@ -45,17 +45,19 @@ class Scheduler(Generic[Given, Made]):
         self._compute, self._seconds, self._name = compute, seconds, name
         self._thread = ThreadPoolExecutor(1, name)
         self._batcher = Batcher(name, self._run, max_batch, max_delay_s=0)
-        self._slots: FairSlots[Job[Given, Made]] = FairSlots(2 * max_batch, self._start)
+        self._slots: FairSlots[BatchJob[Given, Made]] = FairSlots(2 * max_batch, self._start)
 
-    def put(self, tenant: str, given: Given) -> Job[Given, Made]:
+    def put(self, tenant: str, given: Given) -> BatchJob[Given, Made]:
         """Have it computed when it is its tenant's turn. Raises `Exhausted`."""
-        job: Job[Given, Made] = Job(tenant, given, self._slots.rank(), asyncio.get_running_loop().create_future())
+        job: BatchJob[Given, Made] = BatchJob(
+            tenant, given, self._slots.rank(), asyncio.get_running_loop().create_future()
+        )
         if len(self._slots.waiting) >= _MAX_WAITING:
             self._make_room(tenant)
         self._slots.add(job)
         return job
 
-    def withdraw(self, job: Job[Given, Made]) -> bool:
+    def withdraw(self, job: BatchJob[Given, Made]) -> bool:
         """Take it back if it still waits, and say whether it did. Work that runs already goes on."""
         waited = self._slots.waiting.remove(job) or bool(job.computed and self._batcher.withdraw(job.computed))
         if waited:
@@ -77,7 +79,7 @@ class Scheduler(Generic[Given, Made]):
         if not worst.outcome.done():  # else it is cancelled, and has not run since
             worst.outcome.set_exception(self._crowded())
 
-    def _start(self, job: Job[Given, Made]) -> bool:
+    def _start(self, job: BatchJob[Given, Made]) -> bool:
         try:
             job.computed = self._batcher.put(job.given)
         except ServiceError as error:  # it was stopped
@@ -86,7 +88,7 @@ class Scheduler(Generic[Given, Made]):
         job.computed.add_done_callback(lambda computed: self._settle(job, computed))
         return True
 
-    def _settle(self, job: Job[Given, Made], computed: asyncio.Future[Made]) -> None:
+    def _settle(self, job: BatchJob[Given, Made], computed: asyncio.Future[Made]) -> None:
         error = None if computed.cancelled() else computed.exception()  # retrieved also where no caller waits for it
         if not (computed.cancelled() or job.outcome.done()):
             job.outcome.set_exception(error) if error else job.outcome.set_result(computed.result())

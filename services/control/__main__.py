@@ -14,8 +14,8 @@ from hedgerow.control.v1 import control_pb2
 from services.control import topology
 from services.control.ads import Clients, DiscoveryServicer
 from services.control.config import ControlSettings
-from services.control.members import Names
-from services.control.mesh import Mesh
+from services.control.members import ResolvedNames
+from services.control.mesh import MeshState
 from services.control.servicer import ControlServicer
 from services.control.snapshot import Renderer
 from services.control.topology import BadTopology
@@ -34,9 +34,9 @@ async def assemble(settings: ControlSettings) -> AsyncIterator[Mapping[ServiceDe
     """The servicers. They serve at once: early clients wait on their streams for the first round of health. Where the
     mesh cannot be followed any more, which is a bug, the process ends: it would serve what no longer holds."""
     async with tls.dial(settings.tls_dir) as dial, asyncio.TaskGroup() as group:
-        mesh = Mesh(
+        mesh = MeshState(
             _first(settings),
-            Names(settings.resolve_timeout_ms / 1000),
+            ResolvedNames(settings.resolve_timeout_ms / 1000),
             dial,
             health_timeout_s=settings.health_timeout_ms / 1000,
         )

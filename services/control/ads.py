@@ -11,7 +11,7 @@ from typing import Any
 
 from services.control import metrics
 from services.control.discovery_stream import ORDER, DiscoveryStream
-from services.control.mesh import Mesh
+from services.control.mesh import MeshState
 from services.control.snapshot import Kind
 from services.runtime.deadline import Clock, until_set
 from services.runtime.errors import NotSupported, shorten
@@ -57,7 +57,7 @@ class Clients:
 class DiscoveryServicer:
     """Serves `StreamAggregatedResources` of `envoy.service.discovery.v3.AggregatedDiscoveryService`."""
 
-    def __init__(self, mesh: Mesh, clients: Clients):
+    def __init__(self, mesh: MeshState, clients: Clients):
         self._mesh, self._clients = mesh, clients
         self._drained = asyncio.Event()
         self._ends: set[asyncio.Event] = set()

@@ -14,7 +14,7 @@ from hedgerow.channel import CHANNEL_OPTIONS, connect_timeout_ms, ping_timeout_m
 from hedgerow.identities import server_name_of, uri_of
 from services.control.members import identity
 from services.control.routes import ads, packed
-from services.control.topology import Outliers, Service
+from services.control.topology import MeshService, Outliers
 
 PROVIDER = "mesh"  # the certificate provider of gRPC's bootstrap
 CERTIFICATE, AUTHORITIES = "mesh_cert", "mesh_ca"  # the secrets of Envoy's
@@ -31,7 +31,7 @@ _STREAMS = 100
 _POLICIES = {"round_robin": Cluster.ROUND_ROBIN, "least_request": Cluster.LEAST_REQUEST}
 
 
-def for_grpc(name: str, service: Service, *, mtls: bool) -> Cluster:
+def for_grpc(name: str, service: MeshService, *, mtls: bool) -> Cluster:
     """gRPC C-core supports round robin and ring hash; `least_request` becomes round robin. It weighs localities
     automatically, and does not count consecutive failures: see `_outliers_of_grpc`."""
     cluster = _cluster(name, service)
@@ -42,7 +42,7 @@ def for_grpc(name: str, service: Service, *, mtls: bool) -> Cluster:
     return cluster
 
 
-def for_envoy(name: str, service: Service, *, mtls: bool, sds_dir: Path) -> Cluster:
+def for_envoy(name: str, service: MeshService, *, mtls: bool, sds_dir: Path) -> Cluster:
     """Envoy must be configured to speak HTTP/2 to upstreams, to ping them, and to weigh localities."""
     cluster = _cluster(name, service)
     cluster.lb_policy = _POLICIES.get(service.balance, Cluster.RING_HASH)
@@ -98,7 +98,7 @@ def for_http(cluster: Cluster) -> Cluster:
     return own
 
 
-def _cluster(name: str, service: Service) -> Cluster:
+def _cluster(name: str, service: MeshService) -> Cluster:
     """Settings that gRPC and Envoy both understand."""
     cluster = Cluster(name=name, type="EDS", eds_cluster_config={"eds_config": ads(), "service_name": name})
     cluster.circuit_breakers.thresholds.add(max_requests={"value": service.limits.requests})
@@ -159,7 +159,7 @@ def _secure(cluster: Cluster, context: UpstreamTlsContext) -> None:
     cluster.transport_socket.typed_config.CopyFrom(packed(context))
 
 
-def _grpc_tls(name: str, service: Service) -> dict[str, Any]:
+def _grpc_tls(name: str, service: MeshService) -> dict[str, Any]:
     provider, peer = {"instance_name": PROVIDER}, identity(name, service)
     validation = {
         "ca_certificate_provider_instance": provider,
@@ -168,7 +168,7 @@ def _grpc_tls(name: str, service: Service) -> dict[str, Any]:
     return {"tls_certificate_provider_instance": provider, "validation_context": validation}
 
 
-def _envoy_tls(name: str, service: Service, sds_dir: Path) -> dict[str, Any]:
+def _envoy_tls(name: str, service: MeshService, sds_dir: Path) -> dict[str, Any]:
     server = {"san_type": "URI", "matcher": {"exact": uri_of(identity(name, service))}}
     return {
         "alpn_protocols": ["h2"],

@@ -19,7 +19,7 @@ from envoy.extensions.retry.priority.previous_priorities.v3.previous_priorities_
 from services.control.clusters import health_cluster, http_cluster
 from services.control.edge_filters import BUFFER, HEALTH_SERVICE
 from services.control.routes import FAULT, fault, packed
-from services.control.topology import Edge, Service
+from services.control.topology import Edge, MeshService
 
 PREFIXES = ("/hedgerow.gateway.v1.GatewayService/", "/grpc.reflection.")
 # All but the first: what the gateway takes for it (`services.gateway.http.app`).
@@ -52,7 +52,7 @@ _NO_KEY = json.dumps(
 )
 
 
-def routes(name: str, edge: Edge, service: Service) -> RouteConfiguration:
+def routes(name: str, edge: Edge, service: MeshService) -> RouteConfiguration:
     """The routes of `edge` to `service`; other paths are 404, UNIMPLEMENTED for gRPC.
 
     That goes for `grpc.health.v1`'s `Watch` too, which any stranger could keep open: clients that watch the health of
@@ -71,7 +71,7 @@ def routes(name: str, edge: Edge, service: Service) -> RouteConfiguration:
     return RouteConfiguration(name=name, virtual_hosts=[{**host, "routes": known}])
 
 
-def _route(prefix: str, edge: Edge, service: Service) -> dict[str, Any]:
+def _route(prefix: str, edge: Edge, service: MeshService) -> dict[str, Any]:
     action: dict[str, Any] = {
         "cluster": edge.service,
         "timeout": timedelta(),  # a stream takes as long as it takes; its caller's own deadline ends it
@@ -87,7 +87,7 @@ def _route(prefix: str, edge: Edge, service: Service) -> dict[str, Any]:
     return route
 
 
-def _http(edge: Edge, service: Service) -> Iterator[dict[str, Any]]:
+def _http(edge: Edge, service: MeshService) -> Iterator[dict[str, Any]]:
     """To the gateway's HTTP API, which answers everything else itself. A key may come in one of three headers."""
     named = [[{"name": name, "present_match": True}] for name in _KEY_HEADERS]
     cluster = http_cluster(edge.service)

@@ -15,7 +15,7 @@ from envoy.config.endpoint.v3.endpoint_pb2 import ClusterLoadAssignment
 from envoy.type.v3.percent_pb2 import FractionalPercent
 
 from services.control.members import Health, Seen
-from services.control.topology import Region, Service
+from services.control.topology import MeshService, Region
 
 _Place = tuple[str, str, str]  # region, zone, build
 _DROP = "drill"
@@ -25,7 +25,13 @@ _OUT = {Health.NOT_SERVING: health_check_pb2.DRAINING}
 
 
 def assignment(
-    name: str, service: Service, seen: Sequence[Seen], regions: Mapping[str, Region], region: str, *, weigh_all: bool
+    name: str,
+    service: MeshService,
+    seen: Sequence[Seen],
+    regions: Mapping[str, Region],
+    region: str,
+    *,
+    weigh_all: bool,
 ) -> ClusterLoadAssignment:
     """The endpoints of `xds:///<name>` for a client in `region` (empty or unknown: all regions are equal). A locality's
     weight is that of its members in service, so that the remaining members of a zone do not get the whole zone's load.
@@ -103,7 +109,7 @@ def _status(seen: Seen) -> int:
     return int(health_check_pb2.UNKNOWN if seen.in_service else _OUT.get(seen.health, health_check_pb2.UNHEALTHY))
 
 
-def _policy(service: Service) -> dict[str, Any]:
+def _policy(service: MeshService) -> dict[str, Any]:
     if service.drill and service.drill.drop_percent:
         return {"drop_overloads": [{"category": _DROP, "drop_percentage": percent(service.drill.drop_percent)}]}
     return {}

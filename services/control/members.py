@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from services.control import metrics
-from services.control.topology import Endpoint, Service
+from services.control.topology import MeshService, ServiceEndpoint
 
 Resolve = Callable[[str], Awaitable[Sequence[str]]]
 _log = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ def is_ip(host: str) -> bool:
     return True
 
 
-def members(endpoints: Sequence[Endpoint], lookup: Lookup) -> tuple[Member, ...]:
+def members(endpoints: Sequence[ServiceEndpoint], lookup: Lookup) -> tuple[Member, ...]:
     """All addresses of all endpoints, in the file's order. An address that is named twice counts once, as first named:
     xDS clients refuse an assignment that names an address twice."""
     found: dict[tuple[str, int], Member] = {}
@@ -101,12 +101,12 @@ def over_http(of: Sequence[Seen]) -> tuple[Seen, ...]:
     return tuple(replace(each, member=replace(each.member, port=port)) for each, port in ports if port)
 
 
-def identity(name: str, service: Service) -> str:
+def identity(name: str, service: MeshService) -> str:
     """The identity in the certificates of a service's endpoints."""
     return service.identity or name.partition("-")[0]
 
 
-class Names:
+class ResolvedNames:
     """IP addresses by name. A look-up that fails leaves the last answer in force."""
 
     def __init__(self, timeout_s: float, resolve: Resolve | None = None):

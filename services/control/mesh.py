@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from services.control import metrics
 from services.control.health import HealthReport, Watches
-from services.control.members import Health, Member, Names, Seen, identity, is_ip, members, seen, split
+from services.control.members import Health, Member, ResolvedNames, Seen, identity, is_ip, members, seen, split
 from services.control.snapshot import Kind, Renderer, Snapshot, digest
 from services.control.topology import BadTopology, Topology
 from services.runtime.deadline import Clock
@@ -20,11 +20,17 @@ from services.runtime.security.tls import Dial
 _log = logging.getLogger(__name__)
 
 
-class Mesh:
+class MeshState:
     """Used on one event loop. `run` keeps it up to date."""
 
     def __init__(
-        self, renderer: Renderer, names: Names, dial: Dial, *, health_timeout_s: float, clock: Clock = time.monotonic
+        self,
+        renderer: Renderer,
+        names: ResolvedNames,
+        dial: Dial,
+        *,
+        health_timeout_s: float,
+        clock: Clock = time.monotonic,
     ):
         self._renderer = renderer
         self.problem = ""  # why the file as it is now is not in force

@@ -19,7 +19,7 @@ from google.protobuf.message import Message
 from google.rpc import code_pb2
 
 from services.control.localities import percent
-from services.control.topology import Drill, Service
+from services.control.topology import Drill, MeshService
 
 FAULT = "envoy.filters.http.fault"
 # The statuses of google/rpc/code.proto, for callers by HTTP.
@@ -42,7 +42,7 @@ def listener(name: str) -> Listener:
     return Listener(name=name, api_listener={"api_listener": packed(manager)})
 
 
-def route(name: str, service: Service) -> RouteConfiguration:
+def route(name: str, service: MeshService) -> RouteConfiguration:
     """All calls go to the cluster of the same name."""
     action = RouteAction(cluster=name, timeout=timedelta())  # Envoy's default of 15 s would cut answers off
     if service.timeout_ms:

@@ -6,7 +6,7 @@ from hedgerow.control.v1 import control_pb2 as pb
 from services.control.ads import Clients, XdsSubscriber
 from services.control.discovery_stream import Subscription
 from services.control.members import Seen
-from services.control.mesh import Mesh
+from services.control.mesh import MeshState
 from services.control.topology import Drill
 from services.runtime.rpc.boundary import Call
 
@@ -14,7 +14,7 @@ from services.runtime.rpc.boundary import Call
 class ControlServicer:
     """Serves `hedgerow.control.v1.ControlService`."""
 
-    def __init__(self, mesh: Mesh, clients: Clients, file: str):
+    def __init__(self, mesh: MeshState, clients: Clients, file: str):
         self._mesh, self._clients, self._file = mesh, clients, file
 
     async def GetMesh(self, request: pb.GetMeshRequest, call: Call) -> pb.GetMeshResponse:

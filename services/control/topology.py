@@ -86,7 +86,7 @@ class Region(_TopologyPart):
     longitude: float = Field(ge=-180, le=180)
 
 
-class Endpoint(_TopologyPart):
+class ServiceEndpoint(_TopologyPart):
     """One serving process, or all processes of a DNS name (such as a headless service of Kubernetes)."""
 
     address: Address
@@ -125,10 +125,10 @@ class Drill(_TopologyPart):
     drop_percent: Percent = 0  # of calls, before an endpoint is chosen
 
 
-class Service(_TopologyPart):
+class MeshService(_TopologyPart):
     """One service: `xds:///<name>` reaches it."""
 
-    endpoints: tuple[Endpoint, ...] = Field(min_length=1)
+    endpoints: tuple[ServiceEndpoint, ...] = Field(min_length=1)
     balance: Literal["round_robin", "least_request", "ring_hash"] = "round_robin"
     hash_header: str = Field(TENANT_HEADER, min_length=1)  # for `ring_hash`
     identity: str = ""  # in the certificate of its endpoints; empty: the name up to its first `-`
@@ -224,7 +224,7 @@ class Topology(_TopologyPart):
     """The whole file."""
 
     regions: dict[Label, Region] = {}
-    services: dict[Name, Service] = Field(min_length=1)
+    services: dict[Name, MeshService] = Field(min_length=1)
     edge: Edge | None = None
     mtls: bool = False  # whether services prove their identity to each other
 

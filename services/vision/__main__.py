@@ -14,7 +14,7 @@ from hedgerow.vision.v1 import vision_pb2
 from services.runtime.process import serve
 from services.runtime.process.cores import usable_cores
 from services.vision.config import VisionSettings
-from services.vision.engine import Engine
+from services.vision.engine import VisionEngine
 from services.vision.engines import open_engine
 from services.vision.files import Trust
 from services.vision.manifest import Manifest
@@ -47,7 +47,7 @@ async def assemble(settings: VisionSettings) -> AsyncIterator[Mapping[ServiceDes
         pictures.close()
 
 
-def _open_engine(trust: Trust, manifest: Manifest, threads: int) -> Engine:
+def _open_engine(trust: Trust, manifest: Manifest, threads: int) -> VisionEngine:
     return open_engine(trust.read(manifest.file), manifest, threads)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 Arrays = Mapping[str, NDArray[np.generic]]
 
 
-class Engine(Protocol):
+class VisionEngine(Protocol):
     """A network on one device. Calls block and may come from any thread, one at a time."""
 
     kind: str  # `onnx`, `torchscript`, `export`, `tensorrt`

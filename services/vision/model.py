@@ -23,7 +23,7 @@ from services.runtime.deadline import Deadline
 from services.runtime.errors import Exhausted
 from services.runtime.policy.batch import Batcher
 from services.vision import metrics
-from services.vision.engine import Engine
+from services.vision.engine import VisionEngine
 from services.vision.errors import BadModel, EngineFailed
 from services.vision.manifest import Manifest
 from services.vision.pictures import Array, Prepared
@@ -57,7 +57,7 @@ class _WaitingImage:
     call: int
 
 
-class Model:
+class VisionModel:
     """Made from a warm engine: `shapes` are its outputs' without the batch, by name. Used on one event loop."""
 
     def __init__(
@@ -65,7 +65,7 @@ class Model:
         name: str,
         manifest: Manifest,
         labels: tuple[str, ...],
-        engine: Engine,
+        engine: VisionEngine,
         shapes: Mapping[str, tuple[int, ...]],
         max_queue: int,
     ):
@@ -181,7 +181,7 @@ class Model:
         return self.engine.run({self.manifest.input.name: np.stack(arrays)})
 
 
-def warm_up(manifest: Manifest, labels: tuple[str, ...], engine: Engine) -> dict[str, tuple[int, ...]]:
+def warm_up(manifest: Manifest, labels: tuple[str, ...], engine: VisionEngine) -> dict[str, tuple[int, ...]]:
     """Compute every size of batch, and learn the shapes of the outputs; blocks. Raises `BadModel` for a model that is
     not what its manifest says."""
     outputs: Mapping[str, Array] = {}

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from services.runtime.errors import InvalidInput
 from services.vision.errors import EngineFailed
 from services.vision.manifest import Activation
-from services.vision.model import Model, Row
+from services.vision.model import Row, VisionModel
 from services.vision.pictures import Array
 
 MAX_LABELS = 65_536  # of one answer: some 3 MB
@@ -26,21 +26,21 @@ class Named:
     score: float
 
 
-def check_labels(model: Model) -> None:
+def check_labels(model: VisionModel) -> None:
     """The model names classes."""
     _check_pictures(model)
     if not model.labels:
         raise InvalidInput("model", "one that has labels", model.name)
 
 
-def check_embedding(model: Model) -> None:
+def check_embedding(model: VisionModel) -> None:
     """The model makes embeddings."""
     _check_pictures(model)
     if not model.embedding_size:
         raise InvalidInput("model", "one that makes embeddings", model.name)
 
 
-def check_top_k(top_k: int | None, model: Model, images: int = 1) -> int:
+def check_top_k(top_k: int | None, model: VisionModel, images: int = 1) -> int:
     """How many labels to give for each image: 1 when not set, at most all that the model has. Raises `InvalidInput`
     where the answer would be longer than `MAX_LABELS` labels."""
     if top_k is None:
@@ -53,7 +53,7 @@ def check_top_k(top_k: int | None, model: Model, images: int = 1) -> int:
     return given
 
 
-def labels(model: Model, row: Row, top_k: int) -> list[Named]:
+def labels(model: VisionModel, row: Row, top_k: int) -> list[Named]:
     """The `top_k` most probable classes, best first. Of equally probable ones, the lower index is first."""
     scores = _probabilities(_finite(row.outputs[model.manifest.scores or ""]), model.manifest.activated)
     # Sorting all of 21,841 scores takes 1.2 ms; finding the few that matter takes less than 0.1 ms.
@@ -63,7 +63,7 @@ def labels(model: Model, row: Row, top_k: int) -> list[Named]:
     return [Named(int(index), model.labels[index], float(scores[index])) for index in best]
 
 
-def embedding(model: Model, row: Row) -> Array:
+def embedding(model: VisionModel, row: Row) -> Array:
     """The vector at unit length."""
     vector = _finite(row.outputs[model.manifest.outputs["embedding"]])
     length = np.linalg.norm(vector)
@@ -73,7 +73,7 @@ def embedding(model: Model, row: Row) -> Array:
     return unit
 
 
-def _check_pictures(model: Model) -> None:
+def _check_pictures(model: VisionModel) -> None:
     if not model.manifest.preprocessing:
         raise InvalidInput("model", "one that takes images", model.name)
 

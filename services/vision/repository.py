@@ -18,12 +18,12 @@ from watchfiles import awatch
 from services.runtime.errors import shorten
 from services.vision import manifest as manifests
 from services.vision import metrics
-from services.vision.engine import Engine
+from services.vision.engine import VisionEngine
 from services.vision.errors import BadModel, ModelMissing
 from services.vision.manifest import Manifest
-from services.vision.model import Model, warm_up
+from services.vision.model import VisionModel, warm_up
 
-OpenEngine = Callable[[Manifest, int], Engine]  # the threads; raises BadModel
+OpenEngine = Callable[[Manifest, int], VisionEngine]  # the threads; raises BadModel
 _Fingerprint = tuple[tuple[str, int, int], ...]  # of each file: name, size, time of its last change
 _log = logging.getLogger(__name__)
 
@@ -34,12 +34,12 @@ class Repository:
     def __init__(self, folder: Path, default: str, threads: int, max_queue: int, open_engine: OpenEngine):
         self._folder, self._default, self._threads, self._max_queue = folder, default, threads, max_queue
         self._open_engine = open_engine
-        self._models: dict[str, Model] = {}
+        self._models: dict[str, VisionModel] = {}
         self._seen: dict[str, _Fingerprint] = {}  # also of what could not be loaded: it is tried again when it changes
         self._absent: set[str] = set()  # at the last look
         self._leaving: set[asyncio.Task[None]] = set()
 
-    def get(self, name: str) -> Model:
+    def get(self, name: str) -> VisionModel:
         """The model of that name, or the default one for none. Raises `ModelMissing`."""
         wanted = name or self.default
         model = self._models.get(wanted)
@@ -53,7 +53,7 @@ class Repository:
         """The name of the model that serves requests that name none; empty when there is no model at all."""
         return self._default or min(self._models, default="")
 
-    def models(self) -> list[Model]:
+    def models(self) -> list[VisionModel]:
         """The models by name."""
         return [self._models[name] for name in sorted(self._models)]
 
@@ -112,7 +112,7 @@ class Repository:
         if old:
             self._retire(old)
 
-    def _open(self, name: str) -> Callable[[], Model]:
+    def _open(self, name: str) -> Callable[[], VisionModel]:
         """Load and warm up, off the event loop; the function that is returned makes the model on it."""
         began = time.perf_counter()
         manifest, labels = manifests.read(self._folder / name)
@@ -133,9 +133,9 @@ class Repository:
             name, engine.kind, engine.device, engine.precision, opened - began,
             ", ".join(map(str, manifest.sizes)), time.perf_counter() - opened,
         )  # fmt: skip
-        return lambda: Model(name, manifest, labels, engine, shapes, self._max_queue)
+        return lambda: VisionModel(name, manifest, labels, engine, shapes, self._max_queue)
 
-    def _retire(self, model: Model) -> None:
+    def _retire(self, model: VisionModel) -> None:
         task = asyncio.get_running_loop().create_task(model.close())
         self._leaving.add(task)
         task.add_done_callback(self._leaving.discard)

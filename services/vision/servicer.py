@@ -13,7 +13,7 @@ from services.runtime.rpc.boundary import Call
 from services.vision import metrics, outputs, tensors
 from services.vision.config import VisionSettings
 from services.vision.frames import Frame, FrameSlot, Opening
-from services.vision.model import Model, Row
+from services.vision.model import Row, VisionModel
 from services.vision.pictures import Pictures, Prepared
 from services.vision.repository import Repository
 
@@ -99,7 +99,7 @@ class VisionServicer:
         for slot in self._streams:
             slot.close()
 
-    async def _infer(self, model: Model, images: Sequence[vision_pb2.Image], call: Call) -> list[Row]:
+    async def _infer(self, model: VisionModel, images: Sequence[vision_pb2.Image], call: Call) -> list[Row]:
         if not 1 <= len(images) <= self._settings.max_images:
             raise InvalidInput("images", f"1 to {self._settings.max_images}", len(images))
         fields = [f"images[{number}]" for number in range(len(images))]
@@ -107,7 +107,7 @@ class VisionServicer:
         _note(call, model, rows)
         return rows
 
-    async def _rows(self, model: Model, data: Sequence[bytes], fields: Sequence[str], call: Call) -> list[Row]:
+    async def _rows(self, model: VisionModel, data: Sequence[bytes], fields: Sequence[str], call: Call) -> list[Row]:
         wanted, dtype = model.manifest.preprocessing, model.manifest.input.dtype
         assert wanted  # the caller has checked that the model takes pictures
         tenant = call.header(TENANT_HEADER) or ""
@@ -162,7 +162,7 @@ def _ready(item: Prepared) -> asyncio.Future[Prepared]:
     return future
 
 
-def _labels(model: Model, row: Row, top_k: int) -> vision_pb2.Labels:
+def _labels(model: VisionModel, row: Row, top_k: int) -> vision_pb2.Labels:
     named = outputs.labels(model, row, top_k)
     return vision_pb2.Labels(
         labels=[vision_pb2.Label(index=each.index, name=each.name, score=each.score) for each in named]
@@ -179,6 +179,6 @@ def _timing(rows: Sequence[Row]) -> vision_pb2.Timing:
     )
 
 
-def _note(call: Call, model: Model, rows: Sequence[Row]) -> None:
+def _note(call: Call, model: VisionModel, rows: Sequence[Row]) -> None:
     call.span.set_attribute("hedgerow.vision.model", model.name)
     call.span.set_attribute("hedgerow.vision.batch_size", max(row.timing.batch_size for row in rows))

@@ -11,7 +11,7 @@ import numpy as np
 from hedgerow.vision.v1 import vision_pb2
 from services.runtime.errors import InvalidInput
 from services.vision.errors import EngineFailed
-from services.vision.model import Model, Row
+from services.vision.model import Row, VisionModel
 from services.vision.pictures import Array
 
 _NUMBERS: dict[np.dtype[Any], vision_pb2.DataType] = {
@@ -23,7 +23,7 @@ _NUMBERS: dict[np.dtype[Any], vision_pb2.DataType] = {
 }
 
 
-def read(inputs: Sequence[vision_pb2.Tensor], model: Model, max_rows: int) -> Array:
+def read(inputs: Sequence[vision_pb2.Tensor], model: VisionModel, max_rows: int) -> Array:
     """The model's one input, the batch first: 1 to `max_rows` items. Raises `InvalidInput`."""
     expected = model.manifest.input
     if len(inputs) != 1:
@@ -46,7 +46,7 @@ def read(inputs: Sequence[vision_pb2.Tensor], model: Model, max_rows: int) -> Ar
     return array
 
 
-def outputs(wanted: Sequence[str], model: Model) -> list[str]:
+def outputs(wanted: Sequence[str], model: VisionModel) -> list[str]:
     """The names of the outputs to return: those that are wanted, or all."""
     for position, name in enumerate(wanted):
         if name not in model.shapes:

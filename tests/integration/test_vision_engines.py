@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from services.vision.engine import Arrays, Engine
+from services.vision.engine import Arrays, VisionEngine
 from services.vision.engines import CheckedEngine, onnx
 from services.vision.errors import BadModel, EngineFailed
 from services.vision.files import Source
@@ -23,7 +23,7 @@ KINDS = {".onnx": "onnx", ".ts": "torchscript", ".pt2": "export"}
 
 
 @pytest.fixture(scope="module")
-def engines() -> Iterator[dict[str, Engine]]:
+def engines() -> Iterator[dict[str, VisionEngine]]:
     opened = {name: open_demo(DEMO / name, precision="int8" if "int8" in name else "fp32") for name in FILES}
     yield opened
     for engine in opened.values():
@@ -31,7 +31,7 @@ def engines() -> Iterator[dict[str, Engine]]:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_an_engine_says_what_it_is(engines: dict[str, Engine], name: str) -> None:
+def test_an_engine_says_what_it_is(engines: dict[str, VisionEngine], name: str) -> None:
     engine = engines[name]
     precision = "int8" if "int8" in name else "fp32"
     assert (engine.kind, engine.device, engine.precision) == (KINDS[Path(name).suffix], "cpu", precision)
@@ -39,7 +39,7 @@ def test_an_engine_says_what_it_is(engines: dict[str, Engine], name: str) -> Non
 
 @pytest.mark.parametrize("count", [1, 2, 7, 32, 3])
 @pytest.mark.parametrize("name", FILES)
-def test_batches_may_have_any_size(engines: dict[str, Engine], name: str, count: int) -> None:
+def test_batches_may_have_any_size(engines: dict[str, VisionEngine], name: str, count: int) -> None:
     found = engines[name].run(noise(count))
     assert {key: array.shape for key, array in found.items()} == {
         "probabilities": (count, 48),
@@ -50,14 +50,14 @@ def test_batches_may_have_any_size(engines: dict[str, Engine], name: str, count:
 
 
 @pytest.mark.parametrize("name", ["model.ts", "model.pt2"])
-def test_engines_agree_on_unquantized_files(engines: dict[str, Engine], name: str) -> None:
+def test_engines_agree_on_unquantized_files(engines: dict[str, VisionEngine], name: str) -> None:
     expected, found = engines["model.onnx"].run(noise(9)), engines[name].run(noise(9))
     for output in OUTPUTS:
         np.testing.assert_allclose(found[output], expected[output], atol=1e-4)
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_an_item_has_the_same_result_alone_and_in_a_batch(engines: dict[str, Engine], name: str) -> None:
+def test_an_item_has_the_same_result_alone_and_in_a_batch(engines: dict[str, VisionEngine], name: str) -> None:
     batch = noise(5)
     together = engines[name].run(batch)["embedding"]
     alone = [engines[name].run({"image": batch["image"][i : i + 1]})["embedding"][0] for i in range(5)]
@@ -65,7 +65,7 @@ def test_an_item_has_the_same_result_alone_and_in_a_batch(engines: dict[str, Eng
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_the_samples_are_named(engines: dict[str, Engine], name: str) -> None:
+def test_the_samples_are_named(engines: dict[str, VisionEngine], name: str) -> None:
     labels = (DEMO / "labels.txt").read_text().splitlines()
     for sample in ("red-circle.png", "blue-star.jpg", "yellow-triangle.webp"):
         with Image.open(SAMPLES / sample) as picture:
@@ -76,7 +76,7 @@ def test_the_samples_are_named(engines: dict[str, Engine], name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_results_are_not_changed_by_later_runs_of_the_engine(engines: dict[str, Engine], name: str) -> None:
+def test_results_are_not_changed_by_later_runs_of_the_engine(engines: dict[str, VisionEngine], name: str) -> None:
     first = engines[name].run(noise(2))["embedding"]
     copy = first.copy()
     engines[name].run(noise(2, seed=1))
@@ -84,7 +84,7 @@ def test_results_are_not_changed_by_later_runs_of_the_engine(engines: dict[str, 
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_an_array_over_the_bytes_of_a_message_is_taken_as_it_is(engines: dict[str, Engine], name: str) -> None:
+def test_an_array_over_the_bytes_of_a_message_is_taken_as_it_is(engines: dict[str, VisionEngine], name: str) -> None:
     image = np.frombuffer(noise(2)["image"].tobytes(), np.float32).reshape(2, 3, 64, 64)
     assert not image.flags.writeable
     assert engines[name].run({"image": image})["embedding"].shape == (2, 64)
@@ -127,7 +127,7 @@ def test_options_that_the_file_or_machine_lacks_are_refused_at_load(
 
 
 @pytest.mark.parametrize("name", ["model.ts", "model.pt2"])
-def test_bf16_on_the_cpu_is_near_fp32_and_comes_out_as_float32(engines: dict[str, Engine], name: str) -> None:
+def test_bf16_on_the_cpu_is_near_fp32_and_comes_out_as_float32(engines: dict[str, VisionEngine], name: str) -> None:
     engine = open_demo(DEMO / name, precision="bf16")
     found = engine.run(noise(3))["embedding"]
     engine.close()
@@ -184,7 +184,7 @@ def test_a_model_may_name_its_outputs_in_a_dictionary(tmp_path: Path) -> None:
     assert engine.run({"image": np.ones((3, 4), np.float32)})["same"].tolist() == [[2.0] * 4] * 3
 
 
-def open_script(folder: Path, name: str) -> Engine:
+def open_script(folder: Path, name: str) -> VisionEngine:
     import torch  # takes two seconds, of every worker's if it were above
 
     from tests.integration import torch_modules
@@ -196,7 +196,7 @@ def open_script(folder: Path, name: str) -> Engine:
     return open_demo(folder / "module.ts", input={"shape": (4,)}, outputs={"embedding": "same"})
 
 
-def test_bound_inputs_and_outputs_give_what_plain_ones_give(engines: dict[str, Engine]) -> None:
+def test_bound_inputs_and_outputs_give_what_plain_ones_give(engines: dict[str, VisionEngine]) -> None:
     session = onnx._session(Source.of(DEMO / "model.onnx"), [("CPUExecutionProvider", {})], 1)
     backend = onnx.OnnxBackend(session, "cpu:0", "fp32", OUTPUTS)  # bound, in the memory that is there
     for count in (3, 1):

@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from services.vision.engine import Engine
+from services.vision.engine import VisionEngine
 from services.vision.engines import open_engine
 from services.vision.errors import BadModel
 from services.vision.files import Trust
@@ -37,7 +37,7 @@ def _sha256(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
-def opened(trust: Trust, file: Path) -> Engine:
+def opened(trust: Trust, file: Path) -> VisionEngine:
     described = manifest(file, {"name": "x", "shape": (4,)}, outputs={"embedding": "y"})
     return open_engine(trust.read(file), described, threads=1)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from services.vision.engine import Engine
+from services.vision.engine import VisionEngine
 from services.vision.engines import open_engine
 from services.vision.files import Source
 from services.vision.manifest import Manifest
@@ -25,7 +25,7 @@ def manifest(file: Path, input: Mapping[str, Any] = IMAGE, **more: Any) -> Manif
     return Manifest.model_validate({"file": file, "input": {**IMAGE, **input}, **said})
 
 
-def open_demo(file: Path, **said: Any) -> Engine:
+def open_demo(file: Path, **said: Any) -> VisionEngine:
     return open_engine(Source.of(file), manifest(file, **said), threads=1)
 
 

@@ -16,7 +16,7 @@ from prometheus_client import Histogram
 
 from services.cache.engines import Engine
 from services.cache.priority import lower_priority
-from services.cache.scheduler import Job, Scheduler
+from services.cache.scheduler import BatchJob, BatchScheduler
 from services.cache.vectors import Vector
 from services.runtime.errors import Faulty
 
@@ -34,7 +34,7 @@ class BackgroundEmbedder:
     def __init__(self, load: Callable[[], Engine]):
         self._load = load
         self._loading = asyncio.Lock()
-        self._scheduler: Scheduler[str, Vector | None] | None = None
+        self._scheduler: BatchScheduler[str, Vector | None] | None = None
         self.embedded = 0
 
     async def embed(self, texts: Sequence[str], tenant: str) -> list[Vector]:
@@ -51,9 +51,9 @@ class BackgroundEmbedder:
             self._scheduler.stop()
 
     async def _embed_some(
-        self, scheduler: Scheduler[str, Vector | None], texts: Sequence[str], tenant: str
+        self, scheduler: BatchScheduler[str, Vector | None], texts: Sequence[str], tenant: str
     ) -> list[Vector]:
-        jobs: list[Job[str, Vector | None]] = []
+        jobs: list[BatchJob[str, Vector | None]] = []
         try:
             jobs.extend(scheduler.put(tenant, text) for text in texts)
             vectors = await asyncio.gather(*(job.outcome for job in jobs))
@@ -63,11 +63,11 @@ class BackgroundEmbedder:
         self.embedded += len(jobs)
         return [_checked(vector) for vector in vectors]
 
-    async def _ready(self) -> Scheduler[str, Vector | None]:
+    async def _ready(self) -> BatchScheduler[str, Vector | None]:
         async with self._loading:
             if self._scheduler is None:
                 engine = await _start_engine(self._load)
-                self._scheduler = Scheduler(engine.embed_batch, engine.max_batch, "snippets", _SECONDS)
+                self._scheduler = BatchScheduler(engine.embed_batch, engine.max_batch, "snippets", _SECONDS)
             return self._scheduler
 
 

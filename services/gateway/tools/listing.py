@@ -23,7 +23,7 @@ _MOST_NAMED = 3  # tools in a problem, by name
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
+class ListedTool:
     """A tool as callers and models know it. `remote` is what its source calls it."""
 
     description: tool_pb2.ToolDescription
@@ -44,7 +44,7 @@ class Tool:
 class Listing:
     """The tools of one source by name. `problem`: which ones are left out, for people."""
 
-    tools: Mapping[str, Tool] = field(default_factory=dict)
+    tools: Mapping[str, ListedTool] = field(default_factory=dict)
     problem: str = ""
 
 
@@ -67,7 +67,7 @@ class Checker:
         return self._last
 
     def _checked(self, wanted: Sequence[tool_pb2.ToolDescription]) -> Listing:
-        tools: dict[str, Tool] = {}
+        tools: dict[str, ListedTool] = {}
         left_out = []
         for each in wanted[: self._limits.max_tools]:
             try:
@@ -87,7 +87,7 @@ class Checker:
             problems.append(f"not listed by the source: {_some(missing)}")
         return Listing(tools, "; ".join(problems))
 
-    def _tool(self, listed: tool_pb2.ToolDescription) -> Tool:
+    def _tool(self, listed: tool_pb2.ToolDescription) -> ListedTool:
         """A tool under the name that callers know, or `InvalidInput`."""
         name = self._own.prefix + _NOT_A_NAME.sub("_", listed.tool.name)
         if not MESH_TOOL_NAME.fullmatch(name):
@@ -100,7 +100,7 @@ class Checker:
         description.tool.description = cut(
             _HIDDEN.sub(" ", listed.tool.description), self._limits.max_description_bytes
         )
-        return Tool(description, self._name, listed.tool.name)
+        return ListedTool(description, self._name, listed.tool.name)
 
 
 def _some(names: Sequence[str]) -> str:

@@ -20,7 +20,7 @@ from services.gateway.policies.limiter import Limiter
 from services.gateway.policies.retry import RetryBudget
 from services.gateway.policies.slot import SlotRequest
 from services.gateway.policies.tenant_aware_breaker import TenantAwareBreaker, TenantAwarePermit
-from services.gateway.tools.listing import Checker, Listing, Tool
+from services.gateway.tools.listing import Checker, ListedTool, Listing
 from services.gateway.tools.source import CallAttempt, ToolSource
 from services.gateway.upstream.replica import make_breaker
 from services.runtime.deadline import Clock, Deadline
@@ -134,13 +134,20 @@ class SourceClient:
         listed = self._list_state(tenant)
         return "; ".join(filter(None, [listed.problem, listed.listing.problem if listed.listing else ""]))
 
-    def why(self, tool: Tool, tenant: str) -> str:
+    def why(self, tool: ListedTool, tenant: str) -> str:
         """Why a tool is not called now, for people; empty when it is."""
         breaker = self._breakers.get(tool.remote)
         return breaker.why(tenant) if breaker else ""
 
     async def call(
-        self, tool: Tool, arguments: str, tenant: Tenant, score: int, within_s: float, span: Span, waited: WaitedToEnd
+        self,
+        tool: ListedTool,
+        arguments: str,
+        tenant: Tenant,
+        score: int,
+        within_s: float,
+        span: Span,
+        waited: WaitedToEnd,
     ) -> CallOutcome:
         """Call a tool within `within_s` seconds, as `score` orders waiting calls. A cancelled call counts as a failure
         of the tool only if `waited()`. Raises `ServiceError`; a tool's own failure is a result."""
@@ -163,7 +170,7 @@ class SourceClient:
 
     async def _attempts(
         self,
-        tool: Tool,
+        tool: ListedTool,
         arguments: str,
         tenant: str,
         deadline: Deadline,
@@ -187,7 +194,7 @@ class SourceClient:
             permit, why = await self._permit_for_retry(pause_s, tool, tenant), error.outline
         return CallOutcome(await self._attempt(call(), permit, waited), retried=why)
 
-    async def _permit_for_retry(self, pause_s: float, tool: Tool, tenant: str) -> TenantAwarePermit:
+    async def _permit_for_retry(self, pause_s: float, tool: ListedTool, tenant: str) -> TenantAwarePermit:
         """The breaker's permit for a retry, after a pause. The retry budget was charged; without a permit, and where
         the caller has left, the charge is refunded."""
         try:
@@ -197,7 +204,7 @@ class SourceClient:
             self._retry.refund(tenant)
             raise
 
-    def _permit(self, tool: Tool, tenant: str) -> TenantAwarePermit:
+    def _permit(self, tool: ListedTool, tenant: str) -> TenantAwarePermit:
         breaker = self._breaker(tool)
         permit = breaker.enter(tenant)
         if permit is None:
@@ -257,7 +264,7 @@ class SourceClient:
         self._lists[key] = listed  # the least recently used comes first
         return listed
 
-    def _breaker(self, tool: Tool) -> TenantAwareBreaker:
+    def _breaker(self, tool: ListedTool) -> TenantAwareBreaker:
         if tool.remote not in self._breakers:
             if len(self._breakers) >= _MOST_BREAKERS:
                 self._breakers.pop(next(iter(self._breakers))).forget()

@@ -20,7 +20,7 @@ from services.gateway.admission.identity import Tenant
 from services.gateway.config import GatewaySettings
 from services.gateway.policies.retry import RetryBudget
 from services.gateway.settings.tools import ToolSettings
-from services.gateway.tools.listing import Tool
+from services.gateway.tools.listing import ListedTool
 from services.gateway.tools.source import ToolService, ToolSource
 from services.gateway.tools.source_client import ResultCache, SourceClient
 from services.runtime import strict_json
@@ -36,7 +36,7 @@ class Beforehand:
     known: a source that has not listed its tools yet may have it."""
 
     name: str
-    tool: Tool | None
+    tool: ListedTool | None
     arguments: str | None = None
 
     def with_question(self, question: str) -> str:
@@ -51,7 +51,7 @@ class RequestTools:
 
     toolbox: Toolbox
     beforehand: Sequence[Beforehand] = ()
-    offered: Mapping[str, Tool] = field(default_factory=dict)
+    offered: Mapping[str, ListedTool] = field(default_factory=dict)
     away: Sequence[str] = ()
     max_steps: int = 0
     max_calls: int = 0
@@ -77,7 +77,7 @@ class Toolbox:
             for client in self._clients.values():
                 group.create_task(client.run())
 
-    def client_of(self, tool: Tool) -> SourceClient:
+    def client_of(self, tool: ListedTool) -> SourceClient:
         return self._clients[tool.source]
 
     async def list(self, tenant: Tenant, within_s: float) -> pb.ListToolsResponse:
@@ -99,7 +99,7 @@ class Toolbox:
         one."""
         names = [each.name for each in request.mesh_tools if each.name]
         known = await self._known(tenant, budget_s * _WITHIN_SHARE, names)
-        beforehand, offered, away = [], dict[str, Tool](), list[str]()
+        beforehand, offered, away = [], dict[str, ListedTool](), list[str]()
         for index, each in enumerate(request.mesh_tools):
             where = f"mesh_tools[{index}]"
             if each.WhichOneof("which") == "source":
@@ -119,7 +119,7 @@ class Toolbox:
         steps, calls = self._limits(request.tool_limits)
         return RequestTools(self, beforehand, offered, away, steps, calls)
 
-    def _named(self, field: str, name: str, known: Mapping[str, Tool], tenant: Tenant) -> Tool | None:
+    def _named(self, field: str, name: str, known: Mapping[str, ListedTool], tenant: Tenant) -> ListedTool | None:
         """The tool of this name or path; None if a source that has not been listed yet may have it. Raises
         `InvalidInput` if none has it, or more than one."""
         found = {path: tool for path, tool in known.items() if name in (path, tool.name)}
@@ -140,7 +140,7 @@ class Toolbox:
         """The sources that have not said yet what they have for a tenant."""
         return [client.name for client in self._clients.values() if tenant.tools and not client.listed(tenant.name)]
 
-    async def _known(self, tenant: Tenant, within_s: float, wanted: Sequence[str]) -> dict[str, Tool]:
+    async def _known(self, tenant: Tenant, within_s: float, wanted: Sequence[str]) -> dict[str, ListedTool]:
         """The tools that a tenant may use, by path. For a `wanted` tool that is not found, lists are asked for
         again."""
         if not tenant.tools:
@@ -155,7 +155,7 @@ class Toolbox:
     async def _list_sources(self, tenant: Tenant, within_s: float, missing: bool) -> None:
         await asyncio.gather(*(client.listing(tenant.name, within_s, missing) for client in self._clients.values()))
 
-    def _tools(self, tenant: Tenant) -> dict[str, Tool]:
+    def _tools(self, tenant: Tenant) -> dict[str, ListedTool]:
         listings = filter(None, (client.listed(tenant.name) for client in self._clients.values()))
         tools = (tool for listing in listings for tool in listing.tools.values())
         return {tool.path: tool for tool in tools if _permitted(tool.path, tenant)}
@@ -163,7 +163,7 @@ class Toolbox:
     def _may_use_some(self, client: SourceClient, tenant: Tenant) -> bool:
         return any(fnmatchcase(client.name, pattern.partition("/")[0]) for pattern in tenant.tools)
 
-    def _all_of(self, field: str, source: str, known: Mapping[str, Tool], tenant: Tenant) -> Sequence[Tool]:
+    def _all_of(self, field: str, source: str, known: Mapping[str, ListedTool], tenant: Tenant) -> Sequence[ListedTool]:
         found = [tool for tool in known.values() if tool.source == source]
         client = self._clients.get(source)
         if not found and not (client and client.listed(tenant.name) is None and self._may_use_some(client, tenant)):
@@ -188,14 +188,14 @@ def _permitted(path: str, tenant: Tenant) -> bool:
     return any(fnmatchcase(path, pattern) for pattern in tenant.tools)
 
 
-def _twice(client: SourceClient, known: Mapping[str, Tool]) -> str:
+def _twice(client: SourceClient, known: Mapping[str, ListedTool]) -> str:
     """The names of a source's tools that another source's tools have, too, as a problem text."""
     others = {tool.name for tool in known.values() if tool.source != client.name}
     names = [tool.name for tool in known.values() if tool.source == client.name and tool.name in others]
     return f"tools of another source have these names, too, so ask by source/name: {', '.join(names)}" if names else ""
 
 
-def _offer(field: str, tools: Iterable[Tool], offered: dict[str, Tool]) -> None:
+def _offer(field: str, tools: Iterable[ListedTool], offered: dict[str, ListedTool]) -> None:
     """Add to what a model is offered, which it calls by name."""
     for tool in tools:
         other = offered.setdefault(tool.name, tool)
@@ -209,7 +209,7 @@ def _beforehand(field: str, call: Beforehand) -> Beforehand:
     return call
 
 
-def _check_together(request: pb.GenerateRequest, offered: Mapping[str, Tool], away: Sequence[str]) -> None:
+def _check_together(request: pb.GenerateRequest, offered: Mapping[str, ListedTool], away: Sequence[str]) -> None:
     """Each name that the model can call must stand for one tool, which must be there."""
     own = {tool.name for tool in request.tools}
     if both := own & offered.keys():

@@ -53,7 +53,7 @@ class Constraints:
 
     def __init__(self, settings: ConstraintSettings, trial: Trial, clock: Clock = time.monotonic):
         self._settings, self._trial, self._clock = settings, trial, clock
-        self._scheduler = Scheduler(settings.in_hand)
+        self._scheduler = TrialScheduler(settings.in_hand)
         self._known: FairLru[bytes, _KnownVerdict] = FairLru(sys.maxsize, _REMEMBERED)
         self._allowances: OrderedDict[str, TokenBucket] = OrderedDict()
         self._trying: dict[bytes, asyncio.Task[GrammarVerdict]] = {}
@@ -125,7 +125,7 @@ def _used_up(allowance: TokenBucket, cost_s: float) -> ShareUsed:
     return ShareUsed("response_format: this tenant's share of the time for new ones is used up", retry_delay_s=delay_s)
 
 
-class Scheduler:
+class TrialScheduler:
     """Runs one trial at a time, tenants in turn. A tenant may have `most` trials, the running one included."""
 
     def __init__(self, most: int):

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
-from services.vision.engine import Arrays, Engine
+from services.vision.engine import Arrays, VisionEngine
 from services.vision.errors import BadModel, EngineFailed
 from services.vision.files import Source, engine_of
 from services.vision.manifest import Manifest
@@ -25,7 +25,7 @@ _LOADERS = {
 _log = logging.getLogger(__name__)
 
 
-def open_engine(source: Source, manifest: Manifest, threads: int) -> Engine:
+def open_engine(source: Source, manifest: Manifest, threads: int) -> VisionEngine:
     """Load a model and try it on one item of zeros. Takes seconds; minutes where TensorRT builds an engine.
 
     The device `auto` is the first GPU that the engine can use, else the CPU. Where the file has no names for its
@@ -57,7 +57,7 @@ class LoadedLibrary(Protocol):
 
 
 class CheckedEngine:
-    """An `Engine` over a backend that has been tried once."""
+    """An `VisionEngine` over a backend that has been tried once."""
 
     def __init__(self, backend: LoadedLibrary, manifest: Manifest):
         self.kind, self.device, self.precision = backend.kind, backend.device, backend.precision

@@ -16,7 +16,7 @@ from services.audio.config import AudioSettings
 from services.audio.engine import Task
 from services.audio.listener import ListenerSettings, TranscribeUtterance
 from services.audio.recordings import RecordingDecoder
-from services.audio.scheduler import Scheduler
+from services.audio.scheduler import TranscriptionScheduler
 from services.audio.servicer import AudioServicer
 from services.audio.speech import RATE, Audio, Partial, Segment, StreamEvent, Transcript, Word
 from services.runtime.deadline import Deadline
@@ -80,7 +80,7 @@ class Service:
 
     def __init__(self, **settings: Any):
         self.settings = AudioSettings(model="scripted", **settings)
-        self.recognizer, self.turns = ScriptedRecognizer(), Scheduler()
+        self.recognizer, self.turns = ScriptedRecognizer(), TranscriptionScheduler()
         self.decoder = RecordingDecoder(RecordingLimits(self.settings.max_duration_s, self.settings.max_pcm_bytes))
         needs = {policy: Need(0.01, 1) for policy in ("windows", "local_agreement")}
         self.admission = Admission(self.turns, needs, self.settings.max_streams, self.settings.recordings, 0.85)

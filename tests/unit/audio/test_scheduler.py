@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from services.audio.scheduler import BusyMeter, FairMember, Scheduler
+from services.audio.scheduler import BusyMeter, FairMember, TranscriptionScheduler
 from tests.clock import PausedClock
 
 
@@ -36,14 +36,14 @@ class Gate:
 
 
 @pytest.fixture
-async def scheduler() -> AsyncIterator[Scheduler]:
-    scheduler = Scheduler()
+async def scheduler() -> AsyncIterator[TranscriptionScheduler]:
+    scheduler = TranscriptionScheduler()
     yield scheduler
     await scheduler.close()
 
 
 @contextmanager
-def held(scheduler: Scheduler) -> Iterator[Gate]:
+def held(scheduler: TranscriptionScheduler) -> Iterator[Gate]:
     """A model that is at work until the block ends."""
     gate = Gate()
     running = asyncio.create_task(scheduler.run(FairMember(live=True), gate.hold, 1))
@@ -60,14 +60,14 @@ async def soon() -> None:
         await asyncio.sleep(0)
 
 
-async def test_work_returns_its_result_and_raises_its_error(scheduler: Scheduler):
+async def test_work_returns_its_result_and_raises_its_error(scheduler: TranscriptionScheduler):
     assert await scheduler.run(FairMember(live=True), lambda: 7, 1) == 7
     with pytest.raises(ZeroDivisionError):
         await scheduler.run(FairMember(live=True), lambda: 1 // 0, 1)
     assert await scheduler.run(FairMember(live=True), lambda: 8, 1) == 8
 
 
-async def order(scheduler: Scheduler, *waiting: tuple[str, int, float]) -> list[str]:
+async def order(scheduler: TranscriptionScheduler, *waiting: tuple[str, int, float]) -> list[str]:
     """The order in which work runs: `waiting` has the name, the number and the cost of the pieces of each kind."""
     tasks = []
     with held(scheduler) as gate:
@@ -89,11 +89,11 @@ async def order(scheduler: Scheduler, *waiting: tuple[str, int, float]) -> list[
     ],
     ids=["streams go before recordings", "more work gets no more turns", "expensive work is paid for with later turns"],
 )
-async def test_turns_are_shared(scheduler: Scheduler, waiting: list[tuple[str, int, float]], ran: str):
+async def test_turns_are_shared(scheduler: TranscriptionScheduler, waiting: list[tuple[str, int, float]], ran: str):
     assert await order(scheduler, *waiting) == ran.split()
 
 
-async def test_recordings_of_one_tenant_share_its_turns(scheduler: Scheduler):
+async def test_recordings_of_one_tenant_share_its_turns(scheduler: TranscriptionScheduler):
     members = [FairMember(live=False, name=tenant) for tenant in ("a", "a", "a", "b")]
     with held(scheduler) as gate:
         await soon()
@@ -103,7 +103,7 @@ async def test_recordings_of_one_tenant_share_its_turns(scheduler: Scheduler):
     assert gate.ran == ["a", "b", "a", "a"]
 
 
-async def test_work_of_a_cancelled_caller_never_runs(scheduler: Scheduler):
+async def test_work_of_a_cancelled_caller_never_runs(scheduler: TranscriptionScheduler):
     with held(scheduler) as gate:
         await soon()
         gone = asyncio.create_task(scheduler.run(FairMember(live=True), gate.note("gone"), 1))
@@ -116,7 +116,7 @@ async def test_work_of_a_cancelled_caller_never_runs(scheduler: Scheduler):
     assert gone.cancelled()
 
 
-async def test_a_caller_that_goes_while_its_work_runs_leaves_the_model_to_the_next(scheduler: Scheduler):
+async def test_a_caller_that_goes_while_its_work_runs_leaves_the_model_to_the_next(scheduler: TranscriptionScheduler):
     gate, member = Gate(), FairMember(live=True)
     running = asyncio.create_task(scheduler.run(member, gate.hold, 1))
     await soon()
@@ -128,12 +128,12 @@ async def test_a_caller_that_goes_while_its_work_runs_leaves_the_model_to_the_ne
 
 
 async def test_several_workers_work_at_once():
-    scheduler, meeting = Scheduler(workers=2), threading.Barrier(2, timeout=10)
+    scheduler, meeting = TranscriptionScheduler(workers=2), threading.Barrier(2, timeout=10)
     await asyncio.gather(*(scheduler.run(FairMember(live=True), meeting.wait, 1) for _ in range(2)))
     await scheduler.close()
 
 
-async def test_the_work_of_a_member_is_measured(scheduler: Scheduler):
+async def test_the_work_of_a_member_is_measured(scheduler: TranscriptionScheduler):
     member = FairMember(live=False)
     began = time.monotonic()
     await scheduler.run(member, lambda: time.sleep(0.02), 1)

@@ -9,7 +9,7 @@ import pytest
 
 from services.cache import scheduler as under_test
 from services.cache.collections import background_embedding
-from services.cache.scheduler import Scheduler
+from services.cache.scheduler import BatchScheduler
 
 
 async def test_a_displaced_waiter_may_just_have_been_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,7 +20,7 @@ async def test_a_displaced_waiter_may_just_have_been_cancelled(monkeypatch: pyte
         gate.wait()
         return texts
 
-    scheduler = Scheduler(compute, 1, "test", background_embedding._SECONDS)
+    scheduler = BatchScheduler(compute, 1, "test", background_embedding._SECONDS)
     try:
         jobs = [scheduler.put("flood", str(number)) for number in range(4)]  # two of them run, two wait
         waiting = asyncio.gather(*(job.outcome for job in jobs))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hedgerow_cli.model_load import Load, loads_in
+from hedgerow_cli.model_load import ModelLoad, loads_in
 from hedgerow_cli.scrape import read
 
 METRICS = """\
@@ -23,8 +23,8 @@ hedgerow_breaker_open{backend="cache"} 1.0
 
 def test_figures_are_those_of_models() -> None:
     assert loads_in(read(METRICS)) == {
-        "fast": Load(in_flight=3, waiting=1, limit=200, open=[True, False]),
-        "slow": Load(open=[True]),
+        "fast": ModelLoad(in_flight=3, waiting=1, limit=200, open=[True, False]),
+        "slow": ModelLoad(open=[True]),
     }
 
 

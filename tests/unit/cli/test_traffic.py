@@ -9,15 +9,15 @@ import pytest
 from rich.console import Console
 
 from hedgerow_cli import traffic
-from hedgerow_cli.model_load import Load
-from hedgerow_cli.scrape import Sample, quantile, read
+from hedgerow_cli.model_load import ModelLoad
+from hedgerow_cli.scrape import MetricSample, quantile, read
 from hedgerow_cli.traffic import Flow, between
 from hedgerow_cli.traffic_view import tables
 
 START = 1_000.0
 
 
-def page(acme: int, slow: int = 0, errors: int = 0, failed: int = 0, more: str = "") -> list[Sample]:
+def page(acme: int, slow: int = 0, errors: int = 0, failed: int = 0, more: str = "") -> list[MetricSample]:
     """Metrics after so many requests of acme's that took up to 0.1 s, and so many that took up to 0.5 s."""
     return read(f"""\
 process_start_time_seconds {START}
@@ -43,7 +43,7 @@ def test_requests_between_two_scrapes_are_counted_by_tenant_and_model() -> None:
     assert seen.tenants == {"acme": Flow(20.0, 0.0, 100.0, pytest.approx(492.0)), "beta": Flow(3.0, 3.0)}
     assert seen.models["quick"] == Flow(12.0, 2.0, 0.0, 0.0)
     assert seen.errors == {("beta", "QUOTA_EXCEEDED"): 3.0}
-    assert seen.busy == {"quick": Load(in_flight=3)}
+    assert seen.busy == {"quick": ModelLoad(in_flight=3)}
 
 
 def test_workers_are_added_up_and_one_that_started_again_counts_from_0() -> None:

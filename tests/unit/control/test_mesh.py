@@ -9,8 +9,8 @@ from typing import Any, Self
 import pytest
 from grpc_health.v1 import health_pb2
 
-from services.control.members import Health, Names
-from services.control.mesh import Mesh
+from services.control.members import Health, ResolvedNames
+from services.control.mesh import MeshState
 from services.control.snapshot import ASSIGNMENTS, Kind, Renderer
 from services.control.topology import BadTopology
 from tests.unit.control.test_members import ScriptedResolver
@@ -55,8 +55,8 @@ class World:
         self.channels: list[ScriptedChannel] = []
         self.resolver = ScriptedResolver(**{name.replace("_", "."): found for name, found in addresses.items()})
         self.topologies: asyncio.Queue[Renderer | BadTopology] = asyncio.Queue()
-        self.mesh = Mesh(
-            Renderer(topology(text), HERE), Names(0.1, self.resolver), self._dial, health_timeout_s=timeout_s
+        self.mesh = MeshState(
+            Renderer(topology(text), HERE), ResolvedNames(0.1, self.resolver), self._dial, health_timeout_s=timeout_s
         )
 
     def _dial(self, target: str, service: str) -> Any:

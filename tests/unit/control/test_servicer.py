@@ -8,8 +8,8 @@ import pytest
 
 from hedgerow.control.v1 import control_pb2 as pb
 from services.control.ads import Clients
-from services.control.members import Health, Names
-from services.control.mesh import Mesh
+from services.control.members import Health, ResolvedNames
+from services.control.mesh import MeshState
 from services.control.servicer import ControlServicer, described
 from services.control.snapshot import CLUSTERS, Kind, Renderer
 from services.control.topology import Drill
@@ -42,7 +42,9 @@ def test_the_numbers_of_health_are_the_contracts():
 async def test_a_client_is_shown_with_what_it_was_sent_and_what_it_said():
     clock = PausedClock()
     clients = Clients(clock)
-    mesh = Mesh(Renderer(topology(MESH), Path("/x")), Names(1), lambda *_: None, health_timeout_s=1, clock=clock)
+    mesh = MeshState(
+        Renderer(topology(MESH), Path("/x")), ResolvedNames(1), lambda *_: None, health_timeout_s=1, clock=clock
+    )
     client = GrpcClient()
     client.ask(CLUSTERS, "cache", "other")
     client.stream.node.id, client.stream.node.user_agent_name = "gateway-1", "gRPC C-core"

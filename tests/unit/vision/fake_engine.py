@@ -10,7 +10,7 @@ import numpy as np
 from services.vision.engine import Arrays
 from services.vision.errors import EngineFailed
 from services.vision.manifest import Manifest
-from services.vision.model import Model, warm_up
+from services.vision.model import VisionModel, warm_up
 
 LABELS = ("dark", "bright", "green")
 FOREVER_MS = 3_600_000.0
@@ -64,7 +64,7 @@ def manifest(**changes: Any) -> Manifest:
     return Manifest.model_validate(described | changes)
 
 
-def model(engine: FakeEngine, max_queue: int = 64, name: str = "fake", **changes: Any) -> Model:
+def model(engine: FakeEngine, max_queue: int = 64, name: str = "fake", **changes: Any) -> VisionModel:
     """A model that is ready to serve, and waits for others for ever when it waits. Needs a running event loop."""
     described = manifest(**changes)
     patient = described.batching.model_copy(update={"max_delay_ms": FOREVER_MS})  # longer than a manifest may say
@@ -73,4 +73,4 @@ def model(engine: FakeEngine, max_queue: int = 64, name: str = "fake", **changes
     shapes = warm_up(described, labels, engine)
     engine.sizes.clear()
     engine.busy.clear()
-    return Model(name, described, labels, engine, shapes, max_queue)
+    return VisionModel(name, described, labels, engine, shapes, max_queue)

@@ -12,11 +12,11 @@ import pytest
 from services.runtime.deadline import Deadline
 from services.runtime.errors import Exhausted, TooLate, Unavailable
 from services.vision.errors import BadModel, EngineFailed, ImageRefused
-from services.vision.model import Model, Row, warm_up
+from services.vision.model import Row, VisionModel, warm_up
 from services.vision.pictures import Prepared
 from tests.unit.vision.fake_engine import LABELS, SIZE, FakeEngine, manifest, model
 
-Make = Callable[..., Model]
+Make = Callable[..., VisionModel]
 NEVER = Deadline.never()
 
 
@@ -27,9 +27,9 @@ def engine() -> FakeEngine:
 
 @pytest.fixture
 async def make(engine: FakeEngine) -> AsyncIterator[Make]:
-    made: list[Model] = []
+    made: list[VisionModel] = []
 
-    def make(**changes: Any) -> Model:
+    def make(**changes: Any) -> VisionModel:
         made.append(model(engine, **changes))
         return made[-1]
 
@@ -55,7 +55,7 @@ def pending() -> asyncio.Future[Prepared]:
     return asyncio.get_running_loop().create_future()
 
 
-async def compute(target: Model, *items: asyncio.Future[Prepared], deadline: Deadline = NEVER) -> list[Row]:
+async def compute(target: VisionModel, *items: asyncio.Future[Prepared], deadline: Deadline = NEVER) -> list[Row]:
     with target.admit(len(items)):
         return await target.compute(items, deadline)
 
@@ -64,7 +64,9 @@ async def until_busy(engine: FakeEngine) -> None:
     assert await asyncio.to_thread(engine.busy.wait, 10)
 
 
-async def occupied(engine: FakeEngine, target: Model, *items: asyncio.Future[Prepared]) -> asyncio.Future[list[Row]]:
+async def occupied(
+    engine: FakeEngine, target: VisionModel, *items: asyncio.Future[Prepared]
+) -> asyncio.Future[list[Row]]:
     """A request that the engine works on until its gate opens."""
     engine.gate.clear()
     running = asyncio.ensure_future(compute(target, *items))
@@ -122,7 +124,7 @@ async def test_no_request_waits_for_a_picture_that_is_refused(engine: FakeEngine
     assert engine.sizes == [1]
 
 
-async def computed_together(engine: FakeEngine, target: Model, number: int) -> None:
+async def computed_together(engine: FakeEngine, target: VisionModel, number: int) -> None:
     """So many requests that come while the engine runs."""
     first = await occupied(engine, target, ready())
     rest = asyncio.gather(*(compute(target, ready()) for _ in range(number)))

@@ -12,17 +12,17 @@ from hedgerow.channel import MAX_MESSAGE_BYTES
 from hedgerow.vision.v1 import vision_pb2
 from services.runtime.errors import InvalidInput
 from services.vision.errors import EngineFailed
-from services.vision.model import Model, Row, Timing
+from services.vision.model import Row, Timing, VisionModel
 from services.vision.outputs import MAX_LABELS, Named, check_top_k, labels
 from tests.unit.vision.fake_engine import manifest
 
 IMAGENET_21K = 21_841
 
 
-def model(*names: str, **changes: Any) -> Model:
+def model(*names: str, **changes: Any) -> VisionModel:
     """A model with only its manifest and labels."""
     described = manifest(outputs={"logits": "out"}, **changes)
-    return cast(Model, SimpleNamespace(manifest=described, labels=names))
+    return cast(VisionModel, SimpleNamespace(manifest=described, labels=names))
 
 
 def row(*scores: float) -> Row:

@@ -29,7 +29,7 @@ from services.gateway.guard.checks import Checks
 from services.gateway.guard.screen import ContentScanner, Late, RefusedText, describe_injection
 from services.gateway.labels import Act, Degraded, ToolOutcome
 from services.gateway.policies.slot import score
-from services.gateway.tools.listing import Tool, cut
+from services.gateway.tools.listing import ListedTool, cut
 from services.gateway.tools.source_client import CallOutcome
 from services.gateway.tools.toolbox import RequestTools
 from services.runtime import telemetry
@@ -146,7 +146,7 @@ class ToolRun:
     """A call under way. `text` is the text of its result for a model."""
 
     context: RequestContext
-    tool: Tool
+    tool: ListedTool
     running: Running
     task: asyncio.Task[tuple[CallOutcome, ReadableResult]]
     outcome: ToolOutcome = ToolOutcome.LATE
@@ -227,7 +227,7 @@ class ToolRun:
 
 
 def begin(
-    context: RequestContext, request_tools: RequestTools, tool: Tool, arguments: str, within_s: float, above: Span
+    context: RequestContext, request_tools: RequestTools, tool: ListedTool, arguments: str, within_s: float, above: Span
 ) -> ToolRun:
     """Call a tool for an answer, which waits for it `within_s` at the most; the call may go on until the answer ends.
     `above`: the span of the stage that calls."""

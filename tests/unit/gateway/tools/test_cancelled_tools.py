@@ -9,7 +9,7 @@ from opentelemetry.trace import INVALID_SPAN
 
 from services.gateway.policies.breaker import Throttled
 from services.gateway.policies.slot import SlotRequest
-from services.gateway.tools.listing import Tool
+from services.gateway.tools.listing import ListedTool
 from services.gateway.tools.source_client import SourceClient
 from services.runtime.deadline import Deadline
 from services.runtime.errors import Unavailable
@@ -36,7 +36,7 @@ class Flaky(ScriptedTools):
         return await super().call(call)
 
 
-async def client_of(source: ScriptedTools) -> tuple[SourceClient, Tool]:
+async def client_of(source: ScriptedTools) -> tuple[SourceClient, ListedTool]:
     """With the retries that many calls have saved up."""
     (client,) = toolbox(source, own={"concurrency": 1, "queue_ms": 10_000})._clients.values()
     listing = await client.listing("acme", 1.0)
@@ -47,7 +47,7 @@ async def client_of(source: ScriptedTools) -> tuple[SourceClient, Tool]:
     return client, tool
 
 
-async def call(client: SourceClient, tool: Tool) -> None:
+async def call(client: SourceClient, tool: ListedTool) -> None:
     await client.call(tool, "{}", EVERYTHING, 0, 5.0, INVALID_SPAN, lambda: False)
 
 

@@ -12,7 +12,7 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from services.gateway.admission.identity import Tenant
 from services.gateway.config import GatewaySettings
-from services.gateway.tools.listing import Tool
+from services.gateway.tools.listing import ListedTool
 from services.gateway.tools.toolbox import RequestTools, Toolbox
 from services.runtime.errors import InvalidInput, Unavailable
 from tests.clock import loop_clock
@@ -38,19 +38,19 @@ async def equipped(box: Toolbox, *asked: pb.MeshTool, tenant: Tenant = EVERYTHIN
     return await box.resolve(pb.GenerateRequest(mesh_tools=asked, **fields), tenant, 1)
 
 
-async def listed(box: Toolbox) -> Tool:
+async def listed(box: Toolbox) -> ListedTool:
     """`weather`."""
     tool = (await equipped(box, WEATHER)).beforehand[0].tool
     assert tool
     return tool
 
 
-async def called(box: Toolbox, tool: Tool, tenant: Tenant = EVERYTHING, arguments: str = "{}") -> str:
+async def called(box: Toolbox, tool: ListedTool, tenant: Tenant = EVERYTHING, arguments: str = "{}") -> str:
     outcome = await box.client_of(tool).call(tool, arguments, tenant, 0, 30, INVALID_SPAN, lambda: False)
     return outcome.result.content
 
 
-async def leave(box: Toolbox, tool: Tool, after_s: float) -> None:
+async def leave(box: Toolbox, tool: ListedTool, after_s: float) -> None:
     """Call, and be gone before there is a result."""
     calling = asyncio.create_task(called(box, tool))
     await asyncio.sleep(after_s)

@@ -8,7 +8,7 @@ import pytest
 
 from services.llm.config import ConstraintSettings
 from services.llm.engine import Constraint
-from services.llm.vllm.constraints import Constraints, Scheduler
+from services.llm.vllm.constraints import Constraints, TrialScheduler
 from services.llm.vllm.grammar_sandbox import GrammarVerdict
 from services.runtime.deadline import Deadline
 from services.runtime.errors import InvalidInput, ShareUsed, TooLate
@@ -106,7 +106,7 @@ async def test_a_check_that_outlasts_its_caller_is_remembered():
 class Workers:
     """Work that goes on until the test ends it; `order`: the admitted requests."""
 
-    def __init__(self, scheduler: Scheduler):
+    def __init__(self, scheduler: TrialScheduler):
         self._scheduler, self.order, self.end = scheduler, [], asyncio.Event()
         self.tasks: list[asyncio.Task[None]] = []
 
@@ -126,7 +126,7 @@ class Workers:
 
 
 async def test_tenants_take_turns_despite_unequal_demand():
-    workers = Workers(Scheduler(most=4))
+    workers = Workers(TrialScheduler(most=4))
     await workers.come("a", "a", "a", "a", "b", "b")
     assert workers.order == ["a"]  # one at a time
     assert await workers.finish() == [None] * 6
@@ -134,7 +134,7 @@ async def test_tenants_take_turns_despite_unequal_demand():
 
 
 async def test_a_tenant_at_its_limit_gets_a_retry_delay():
-    workers = Workers(Scheduler(most=2))
+    workers = Workers(TrialScheduler(most=2))
     await workers.come("a", "a", "a", "b")
     *_, refused, other = await workers.finish()
     assert isinstance(refused, ShareUsed)
@@ -146,7 +146,7 @@ async def test_a_tenant_at_its_limit_gets_a_retry_delay():
 
 @pytest.mark.parametrize("leaves", [0, 1])
 async def test_a_cancelled_caller_delays_no_other(leaves: int):
-    workers = Workers(Scheduler(most=4))
+    workers = Workers(TrialScheduler(most=4))
     await workers.come("a", "b", "c")
     workers.tasks[leaves].cancel()
     await workers.finish()
@@ -154,7 +154,7 @@ async def test_a_cancelled_caller_delays_no_other(leaves: int):
 
 
 async def test_a_caller_cancelled_in_its_turn_passes_it_on():
-    workers = Workers(Scheduler(most=4))
+    workers = Workers(TrialScheduler(most=4))
     await workers.come("a", "b", "c")
     workers.end.set()
     while not workers.tasks[0].done():

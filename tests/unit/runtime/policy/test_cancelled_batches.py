@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, Histogram
 
-from services.cache.scheduler import Scheduler
+from services.cache.scheduler import BatchScheduler
 from services.runtime.deadline import Deadline
 from services.runtime.errors import Unavailable
 from services.runtime.policy.batch import Batcher
@@ -45,7 +45,7 @@ async def test_a_cancelled_caller_of_a_batcher_leaves_nothing_behind(run: Any, w
 async def test_a_cancelled_caller_of_a_scheduler_leaves_nothing_behind(run: Any, before: int) -> Work:
     """It runs at once, or waits behind others. A running batch continues without its caller, and its end is ignored."""
     seconds = Histogram("test_cancelled_batches_seconds", "Of a test.", registry=CollectorRegistry())
-    scheduler = Scheduler[int, int](lambda items: items, 1, "test", seconds)
+    scheduler = BatchScheduler[int, int](lambda items: items, 1, "test", seconds)
     scheduler._batcher._run = run
 
     async def work() -> int:
@@ -64,5 +64,5 @@ async def test_a_cancelled_caller_of_a_scheduler_leaves_nothing_behind(run: Any,
     scheduler.stop()
 
 
-async def _computed(scheduler: Scheduler[int, int], number: int) -> int:
+async def _computed(scheduler: BatchScheduler[int, int], number: int) -> int:
     return await scheduler.put("b", number).outcome
