@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from services.runtime.policy.fair_thread import FairThread
 from tests.clock import PausedLoop
 from tests.leftovers import nothing_left
 
@@ -32,6 +33,22 @@ def _few_full_collections() -> Iterator[None]:
     gc.set_threshold(*usual[:2], _FULL_COLLECTIONS_EVERY)
     yield
     gc.set_threshold(*usual)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_threads_on_a_paused_loop() -> Iterator[None]:
+    """The time of a paused loop would leap to the next timer while a thread works."""
+    run = FairThread.run
+
+    async def run_here(thread: FairThread, tenant: str, call: Callable[[], Any]) -> Any:
+        if not isinstance(asyncio.get_running_loop(), PausedLoop):
+            return await run(thread, tenant, call)
+        await asyncio.sleep(0)
+        return call()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FairThread, "run", run_here)
+        yield
 
 
 @pytest.hookimpl(tryfirst=True)

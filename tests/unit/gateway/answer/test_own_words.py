@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from dataclasses import replace
 from typing import Any
 
@@ -14,8 +13,9 @@ from hedgerow.chat.v1 import chat_pb2
 from hedgerow.gateway.v1 import gateway_pb2 as pb
 from hedgerow.llm.v1 import llm_pb2
 from services.gateway.settings.guard import GuardSettings
-from services.runtime.aside import LARGE_BYTES, aside, size_of
+from services.runtime.aside import LARGE_BYTES, size_of
 from services.runtime.errors import InvalidInput, TooLate, Unavailable
+from services.runtime.policy.fair_thread import FairThread
 from tests.clock import loop_clock
 from tests.unit.gateway.answer.scene import ACME, Scene
 from tests.unit.gateway.scripted import ScriptedLlm, finish, text
@@ -96,17 +96,17 @@ async def test_media_without_a_text_in_time_are_not_sent_to_a_model_that_needs_t
         pytest.param({"messages": [chat_pb2.Message(role=chat_pb2.ROLE_USER, content="a" * 1_050_000)]}, id="copied"),
     ],
 )
-async def test_a_large_request_that_waits_for_others_ends_with_its_budget(large: dict[str, Any]):
-    done, scene = threading.Event(), Scene(senses=senses(ScriptedVision(pause_s=9)), small=ScriptedLlm(*ANSWER))
-    other = asyncio.create_task(aside("other", LARGE_BYTES + 1, lambda: done.wait(60)))
-    await asyncio.sleep(0)
+async def test_a_large_request_that_waits_for_others_ends_with_its_budget(
+    large: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+):
+    async def wait(*_: Any) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(FairThread, "run", wait)  # of which others have the thread
+    scene = Scene(senses=senses(ScriptedVision(pause_s=9)), small=ScriptedLlm(*ANSWER))
     began = loop_clock()
-    try:
-        with pytest.raises(TooLate, match="the request is large"):
-            await scene.final(**large)
-    finally:
-        done.set()
-        other.cancel()
+    with pytest.raises(TooLate, match="the request is large"):
+        await scene.final(**large)
     assert loop_clock() - began == pytest.approx(0.99)
 
 
