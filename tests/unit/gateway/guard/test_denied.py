@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import threading
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,6 +26,23 @@ def test_a_phrase_of_a_language_without_blanks_needs_no_borders():
 
 def test_signs_of_a_phrase_are_no_pattern():
     assert spans("a.b axb C++ c+", ["a.b", "c++"]) == ["a.b", "C++"]
+
+
+def test_the_work_of_other_threads_is_no_time_of_a_pattern():
+    slow = Denied([], ["(?:(a|ab){1,20}(c|bcd){1,10}(d{0,9}){1,5})z"], 1_000)  # 0.04 s of processor time
+    over = threading.Event()
+
+    def work() -> None:
+        while not over.is_set():
+            sum(range(1_000))
+
+    other = threading.Thread(target=work)
+    other.start()
+    try:
+        assert slow.find("a" * 3_000 + "ab" * 2_000, 0) == []
+    finally:
+        over.set()
+        other.join()
 
 
 def test_a_pattern_takes_no_longer_than_it_may():
