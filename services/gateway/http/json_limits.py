@@ -33,9 +33,16 @@ def check(body: bytes, limits: Limits) -> None:
     few = min(limits.items, limits.values)
     if len(body) <= few or _has_few(body, few):
         return
-    structure = _structure(body, limits)
-    if structure.count(b",") >= limits.items:
-        _check_items(structure, limits)
+    values, commas, items, waiting = limits.values, 0, _Items(limits), list[bytes]()
+    for marks in _structure(body):
+        values -= len(marks) - marks.count(b"]") - marks.count(b"}")
+        if values < 0:
+            raise InvalidInput("body", f"at most {limits.values} values", "more")
+        commas += marks.count(b",")
+        waiting.append(marks)
+        if commas >= limits.items:  # else no array and no object has too many
+            items.count(b"".join(waiting))
+            waiting.clear()
 
 
 def _has_few(body: bytes, few: int) -> bool:
@@ -47,17 +54,13 @@ def _has_few(body: bytes, few: int) -> bool:
     return True
 
 
-def _structure(body: bytes, limits: Limits) -> bytes:
-    """The commas and brackets of `body` outside of its strings; a conversation's array begins with `(`. Raises
-    `InvalidInput` at the first value too many."""
-    found, left, inside, starts = bytearray(), limits.values, False, set(_long_lists(body))
+def _structure(body: bytes) -> Iterator[bytes]:
+    """The commas and brackets of `body` outside of its strings, piece by piece; a conversation's array begins with
+    `(`."""
+    inside, starts = False, set(_long_lists(body))
     for start, end in _pieces(body, starts):
         marks, inside = _marks(body[start:end], inside=inside, begins_list=start in starts)
-        left -= len(marks) - marks.count(b"]") - marks.count(b"}")
-        if left < 0:
-            raise InvalidInput("body", f"at most {limits.values} values", "more")
-        found += marks
-    return bytes(found)
+        yield marks
 
 
 def _marks(piece: bytes, *, inside: bool, begins_list: bool) -> tuple[bytes, bool]:
@@ -95,20 +98,27 @@ def _long_lists(body: bytes) -> Iterator[int]:
                 yield opens.end() - 1
 
 
-def _check_items(structure: bytes, limits: Limits) -> None:
-    """Raise `InvalidInput` for an array or an object with too many values. Most contain few values and no other arrays
-    or objects: those are removed first, and then those that contained them."""
-    left = [limits.items]  # commas, in each array and object that is open
-    for found in _TOKEN.finditer(_INNERMOST.sub(b"", _INNERMOST.sub(b"", structure))):
-        token = found[0]
-        if token[0] == ord(","):
-            left[-1] -= len(token)
-        elif token in b"[{(":
-            left.append(limits.long if token == b"(" else limits.items)
-            if len(left) > _DEEPEST:
-                raise InvalidInput("body", f"JSON (nested too deeply: at most {_DEEPEST} levels)", "more")
-        elif len(left) > 1:
-            left.pop()
-        if left[-1] <= 0:
-            most = f"at most {limits.items} elements in an array or members in an object, {limits.long} in `messages`"
-            raise InvalidInput("body", most, "more")
+class _Items:
+    """Counts the values of each array and each object. Most contain few values and no other arrays or objects: those
+    are removed first, and then those that contained them."""
+
+    def __init__(self, limits: Limits):
+        self._limits, self._left = limits, [limits.items]  # commas, in each array and object that is open
+
+    def count(self, marks: bytes) -> None:
+        """Count those in the next piece of a structure. Raises `InvalidInput` at the first value too many."""
+        limits, left = self._limits, self._left
+        marks = marks.replace(b"{}", b"").replace(b"[]", b"")  # which takes a twentieth of the time
+        for found in _TOKEN.finditer(_INNERMOST.sub(b"", _INNERMOST.sub(b"", marks))):
+            token = found[0]
+            if token[0] == ord(","):
+                left[-1] -= len(token)
+            elif token in b"[{(":
+                left.append(limits.long if token == b"(" else limits.items)
+                if len(left) > _DEEPEST:
+                    raise InvalidInput("body", f"JSON (nested too deeply: at most {_DEEPEST} levels)", "more")
+            elif len(left) > 1:
+                left.pop()
+            if left[-1] <= 0:
+                most = f"at most {limits.items} elements in an array or members in an object"
+                raise InvalidInput("body", f"{most}, {limits.long} in `messages`", "more")
