@@ -202,8 +202,8 @@ class Conversation:
             await self._out.put(pb.ConverseResponse(turn=turn, error=self._to_error(error)))
 
     async def _cut_off(self) -> None:
-        """End the answer that is being given, if there is one. A question that has no text for an answer yet is not
-        over, unless the client has interrupted it: what is said next belongs to it."""
+        """End the answer that is being given, if there is one. Until a question has the first text of an answer, the
+        next words belong to it, unless the client has interrupted it."""
         task, question = self._answering, self._question
         if task is None or task.done():
             return

@@ -25,7 +25,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 @pytest.fixture
 def log() -> Iterator[Log]:
-    """Sets a log of a level up, and gives what is written to it."""
+    """A function that sets up logging at a level, and returns the stream that it is written to."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
 

@@ -8,7 +8,7 @@ from typing import Any
 
 
 class ScriptedCall:
-    """Plays its script, a message each 10 ms; an error ends it. Takes what is sent."""
+    """A scripted call: one message of its script each 10 ms; an error ends it. It counts the messages sent."""
 
     def __init__(self, *script: Any):
         self._script, self.over, self.sent = script, False, 0

@@ -61,7 +61,7 @@ def _decoded(value: bytes) -> str:
 
 @dataclass(slots=True)
 class HttpReply:
-    """The reply. `status` is 0 until the headers are out; `ends` where nothing follows what is being sent."""
+    """The reply. `status` is 0 until the headers are out; `ends`: whether the bytes now being sent are its last."""
 
     send: Send
     headers: Headers = field(default_factory=list)

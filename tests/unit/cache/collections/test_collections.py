@@ -1,9 +1,8 @@
-"""Documents are found by their own tenant only, complete, and after a restart."""
+"""Documents are found by their own tenant only, and complete."""
 
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from threading import Event, Semaphore
 
 import pytest
@@ -11,11 +10,10 @@ import pytest
 from services.cache.collections import collections as collections_module
 from services.cache.collections.collections import Collections, PutResult
 from services.cache.collections.documents import Document, Ranking
-from services.cache.collections.file import CollectionFile
-from services.cache.errors import CollectionFull, DatabaseRefused, Dropped, NoCollection
+from services.cache.errors import CollectionFull, Dropped, NoCollection
 from services.runtime.deadline import Deadline
 from tests.unit.cache.collections.conftest import OpenCollections, document
-from tests.unit.cache.conftest import DIMENSION, BagOfWords
+from tests.unit.cache.conftest import BagOfWords
 from tests.unit.conftest import Beside
 
 REDIS = "# Redis\n\nWhile Redis is away nothing is stored."
@@ -143,42 +141,6 @@ async def test_the_documents_of_one_tenant_do_not_hold_up_another_tenants(
     await asyncio.gather(*puts)
 
 
-async def test_a_restart_loses_nothing_and_embeds_nothing(open_collections: OpenCollections, tmp_path: Path) -> None:
-    path = str(tmp_path / "collections.db")
-    collections = open_collections(path)
-    await collections.put("acme", "docs", document("redis.md", REDIS), "how it is run")
-    await collections.put("acme", "docs", document("ports.md", PORTS))
-    await collections.remove("acme", "docs", ["redis.md"])
-    listed = await collections.listed("acme")
-    collections.close()
-
-    engine = BagOfWords()
-    again = open_collections(path, engine)
-    assert await again.listed("acme") == listed
-    assert (listed[0].description, listed[0].documents, listed[0].waiting) == ("how it is run", 1, 0)
-    assert await found(again, "gateway port", ranking=Ranking.MEANING) == ["ports.md"]
-    assert engine.embedded == ["gateway port"]
-
-
-async def test_documents_embedded_by_another_engine_are_found_by_words_until_they_are_embedded_again(
-    open_collections: OpenCollections, tmp_path: Path
-) -> None:
-    path = str(tmp_path / "collections.db")
-    collections = open_collections(path)
-    await collections.put("acme", "docs", document("long.md", LONG))
-    collections.close()
-
-    other = BagOfWords()
-    other.name = "another bag of words"
-    again = open_collections(path, other)
-    assert (await again.listed("acme"))[0].waiting == 20
-    assert await found(again, "section", ranking=Ranking.MEANING) == []
-    assert await found(again, "section", ranking=Ranking.WORDS) == ["long.md"] * 5
-    await again.run()
-    assert (await again.listed("acme"))[0].waiting == 0
-    assert await found(again, "section", ranking=Ranking.MEANING) == ["long.md"] * 5
-
-
 async def test_readers_see_a_document_as_it_was_or_as_it_is(open_collections: OpenCollections) -> None:
     collections = open_collections()
     texts = [LONG, LONG.replace("words", "other")]
@@ -290,18 +252,3 @@ async def test_words_that_are_in_every_snippet_are_left_out_where_there_are_too_
     hits = (await collections.search("acme", "docs", "section number 13", 5, Ranking.WORDS, Deadline.never())).hits
     assert [hit.ordinal for hit in hits] == [13]
     assert await found(collections, "section", ranking=Ranking.WORDS) == ["long.md"] * 5
-
-
-async def test_a_file_has_one_owner(open_collections: OpenCollections, tmp_path: Path) -> None:
-    path = str(tmp_path / "collections.db")
-    open_collections(path)
-    with pytest.raises(DatabaseRefused, match="another process has it open"):
-        CollectionFile(path, DIMENSION)
-
-
-async def test_a_foreign_file_is_left_alone(tmp_path: Path) -> None:
-    path = tmp_path / "notes.txt"
-    path.write_text("mine, and no database" * 10)
-    with pytest.raises(DatabaseRefused, match="it is not an SQLite database"):
-        CollectionFile(str(path), DIMENSION)
-    assert path.read_text() == "mine, and no database" * 10

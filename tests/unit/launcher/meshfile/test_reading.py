@@ -11,8 +11,8 @@ from launcher.meshfile.fields import Surroundings
 from launcher.meshfile.problems import BadMeshFile, Problem
 from launcher.meshfile.reading import MeshFileReading, parse, read
 from launcher.meshfile.schema import MeshFile
+from tests.unit.launcher.meshfile.mesh_files import KEY
 
-KEY = "sk-proj-Ab12Cd34Ef56"
 ENVIRONMENT = {"PROVIDER_KEY": KEY, "CALLER_KEY": "a-callers-key", "EMPTY": " "}
 SMALLEST = """\
 models:
@@ -22,34 +22,28 @@ models:
 """
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "model").mkdir()
-    (tmp_path / "key.txt").write_text(f"{KEY}\n")
-    (tmp_path / "two.txt").write_text("one two\n")
-    return tmp_path
+def read_text(
+    text: str, mesh_folder: Path, environment: Mapping[str, str] = ENVIRONMENT, **more: bool
+) -> MeshFileReading:
+    return parse(text, "mesh.yaml", Surroundings(mesh_folder, environment, **more))
 
 
-def read_text(text: str, folder: Path, environment: Mapping[str, str] = ENVIRONMENT, **more: bool) -> MeshFileReading:
-    return parse(text, "mesh.yaml", Surroundings(folder, environment, **more))
+def file_of(text: str, mesh_folder: Path) -> MeshFile:
+    return read_text(text, mesh_folder).whole()
 
 
-def file_of(text: str, folder: Path) -> MeshFile:
-    return read_text(text, folder).whole()
-
-
-def problems(text: str, folder: Path, environment: Mapping[str, str] = ENVIRONMENT) -> list[Problem]:
+def problems(text: str, mesh_folder: Path, environment: Mapping[str, str] = ENVIRONMENT) -> list[Problem]:
     with pytest.raises(BadMeshFile) as refused:
-        read_text(text, folder, environment).whole()
+        read_text(text, mesh_folder, environment).whole()
     return list(refused.value.problems)
 
 
-def problem_lines(text: str, folder: Path) -> list[str]:
-    return [problem.formatted("mesh.yaml") for problem in problems(text, folder)]
+def problem_lines(text: str, mesh_folder: Path) -> list[str]:
+    return [problem.formatted("mesh.yaml") for problem in problems(text, mesh_folder)]
 
 
-def test_four_lines_are_a_mesh(folder: Path) -> None:
-    file = file_of(SMALLEST, folder)
+def test_four_lines_are_a_mesh(mesh_folder: Path) -> None:
+    file = file_of(SMALLEST, mesh_folder)
     assert file.models["gpt"].engine_used == "openai"
     assert (file.models["gpt"].tier, file.models["gpt"].replicas) == ("balanced", 1)
     assert (file.gateway.address, file.gateway.http_address) == ("127.0.0.1:50050", "127.0.0.1:50080")
@@ -69,22 +63,25 @@ def test_four_lines_are_a_mesh(folder: Path) -> None:
     ],
 )
 def test_a_model_in_short_is_a_folder_a_name_in_the_catalogue_or_on_the_hub_or_a_url(
-    folder: Path, said: str, field: str, engine: str
+    mesh_folder: Path, said: str, field: str, engine: str
 ) -> None:
-    model = file_of(f"models: {{a: '{said}'}}", folder).models["a"]
+    model = file_of(f"models: {{a: '{said}'}}", mesh_folder).models["a"]
     given = {name: getattr(model, name) for name in ("folder", "catalog", "hub", "url") if getattr(model, name)}
-    assert (given, model.engine_used) == ({field: {"folder": folder / said, "url": [said]}.get(field, said)}, engine)
+    assert (given, model.engine_used) == (
+        {field: {"folder": mesh_folder / said, "url": [said]}.get(field, said)},
+        engine,
+    )
 
 
-def test_sections_have_a_short_form(folder: Path) -> None:
+def test_sections_have_a_short_form(mesh_folder: Path) -> None:
     text = SMALLEST + (
         "gateway: 6000\ncache: off\nvision: model\naudio: large-v3-turbo\ntracing: http://127.0.0.1:4317\n"
         "tenants:\n  acme: {key_env: CALLER_KEY}\n"
     )
-    file = file_of(text, folder)
+    file = file_of(text, mesh_folder)
     assert (file.gateway.address, file.cache.enabled) == ("127.0.0.1:6000", False)
     assert file.vision
-    assert file.vision.models == folder / "model"
+    assert file.vision.models == mesh_folder / "model"
     assert file.audio
     assert (file.audio.hub, file.audio.folder) == ("large-v3-turbo", None)
     assert file.tracing
@@ -92,7 +89,7 @@ def test_sections_have_a_short_form(folder: Path) -> None:
     assert file.tenants["acme"].key_env == ["CALLER_KEY"]
 
 
-def test_http_is_served_on_loopback_unless_it_is_said_otherwise(folder: Path) -> None:
+def test_http_is_served_on_loopback_unless_it_is_said_otherwise(mesh_folder: Path) -> None:
     for said, served in {
         "6000": "127.0.0.1:6030",
         "{http: off}": "",
@@ -101,18 +98,18 @@ def test_http_is_served_on_loopback_unless_it_is_said_otherwise(folder: Path) ->
         "{address: '0.0.0.0:50050'}": "",
         "{address: '0.0.0.0:50050', http: '0.0.0.0:8080'}": "0.0.0.0:8080",
     }.items():
-        assert file_of(f"{SMALLEST}gateway: {said}\n", folder).gateway.http_address == served
+        assert file_of(f"{SMALLEST}gateway: {said}\n", mesh_folder).gateway.http_address == served
 
 
-def test_anchors_and_merged_keys_are_read(folder: Path) -> None:
+def test_anchors_and_merged_keys_are_read(mesh_folder: Path) -> None:
     text = (
         "models:\n  a: &small\n    folder: model\n    tier: fast\n    replicas: 2\n"
         "  b: &large\n    <<: *small\n    tier: quality\n  c: *large\n"
     )
-    models = file_of(text, folder).models
+    models = file_of(text, mesh_folder).models
     for name in ("b", "c"):
         model = models[name]
-        assert (model.folder, model.tier, model.replicas) == (folder / "model", "quality", 2)
+        assert (model.folder, model.tier, model.replicas) == (mesh_folder / "model", "quality", 2)
 
 
 WRONG = [
@@ -251,13 +248,15 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("text", "expected"), WRONG)
-def test_each_problem_is_reported_with_its_line_its_path_and_its_limit(text: str, expected: str, folder: Path) -> None:
-    beginning = "mesh.yaml:" + expected.replace("{folder}", str(folder))
-    lines = problem_lines(text, folder)
+def test_each_problem_is_reported_with_its_line_its_path_and_its_limit(
+    text: str, expected: str, mesh_folder: Path
+) -> None:
+    beginning = "mesh.yaml:" + expected.replace("{folder}", str(mesh_folder))
+    lines = problem_lines(text, mesh_folder)
     assert any(line.startswith(beginning) for line in lines), lines
 
 
-def test_all_problems_are_reported_together_in_the_order_of_their_lines(folder: Path) -> None:
+def test_all_problems_are_reported_together_in_the_order_of_their_lines(mesh_folder: Path) -> None:
     text = (
         "models:\n"
         "  a: ./nowhere\n"
@@ -268,12 +267,12 @@ def test_all_problems_are_reported_together_in_the_order_of_their_lines(folder: 
         "tracing: {ratio: 2}\n"
         "colour: blue\n"
     )
-    found = problems(text.replace("  b: x/y\n", ""), folder)
+    found = problems(text.replace("  b: x/y\n", ""), mesh_folder)
     assert [problem.line for problem in found] == [2, 3, 3, 3, 5, 5, 6, 6, 7]
-    assert [problem.line for problem in problems(text, folder)][-1] == 8
+    assert [problem.line for problem in problems(text, mesh_folder)][-1] == 8
 
 
-def test_valid_parts_are_left_for_later_checks(folder: Path) -> None:
+def test_valid_parts_are_left_for_later_checks(mesh_folder: Path) -> None:
     text = (
         "models:\n"
         "  gone: {tier: fast, replicas: 0}\n"
@@ -281,60 +280,12 @@ def test_valid_parts_are_left_for_later_checks(folder: Path) -> None:
         "tracing: {ratio: 2}\n"
         "colour: blue\n"
     )
-    found = read_text(text, folder)
+    found = read_text(text, mesh_folder)
     assert found.file
     assert list(found.file.models) == ["left"]
     assert (found.file.models["left"].options, found.file.tracing) == ({"http_version": 3}, None)
     assert len(found.problems) == 6
-    assert read_text("colour: blue", folder).file is None
-
-
-KEYS_IN_PLAIN_TEXT = [
-    f"models:\n  a: {{url: 'http://h/v1', key_env: {KEY}}}",
-    f"models:\n  a: {{url: 'http://h/v1', key: {KEY}}}",
-    f"models:\n  a: {{url: 'http://h/v1', api_key: {KEY}}}",
-    f"models:\n  a: {{url: 'http://h/v1', key_file: {KEY}}}",
-    f"models:\n  a: {{url: 'http://{KEY}@h/v1'}}",
-    f"models:\n  a: {{url: 'http://h/v1?key={KEY}'}}",
-    f"models:\n  a: {{url: 'http://h/v1', options: {{api_key: {KEY}}}}}",
-    f"models:\n  a: {{url: 'http://h/v1', options: {{extra_headers: {{x-api-key: {KEY}}}}}}}",
-    f"models: {{a: x/y}}\ntenants:\n  acme: {{key_env: {KEY}}}",
-    f"models: {{a: x/y}}\ntenants:\n  acme: {{key_sha256: {KEY}}}",
-    f"models: {{a: x/y}}\ncache: {{redis_url: 'redis://:{KEY}@h'}}",
-    f"models: {{a: x/y}}\ncache: {{redis_url_env: 'redis://:{KEY}@h'}}",
-    f"models:\n  a: {{url: 'http://h/v1', key_env: {KEY}",
-]
-
-
-@pytest.mark.parametrize("text", KEYS_IN_PLAIN_TEXT)
-def test_a_key_in_the_file_is_refused_and_never_printed(text: str, folder: Path) -> None:
-    found = problem_lines(text, folder)
-    assert found
-    assert not any("Ab12" in line for line in found)
-
-
-def test_a_key_in_the_place_of_a_variables_name_is_recognized(folder: Path) -> None:
-    for pasted in ("sk-proj-1", "gsk_Ab12", "AIzaSyAb", "hf_abc", "0f3a"):
-        (problem,) = problems(f"models:\n  a: {{url: 'http://h/v1', key_env: {pasted}}}", folder)
-        assert problem.message.startswith("the name of an environment variable is needed, in capitals")
-
-
-def test_a_key_file_must_hold_one_key(folder: Path) -> None:
-    model = "models:\n  a: {url: 'http://h/v1', key_file: %s}"
-    assert file_of(model % "key.txt", folder).models["a"].key_file == folder / "key.txt"
-    (problem,) = problems(model % "two.txt", folder)
-    assert problem.message.startswith("a file with one key and nothing else is needed")
-
-
-def test_providers_keys_need_not_be_there_for_what_runs_elsewhere_and_callers_must(folder: Path) -> None:
-    text = SMALLEST + "tenants:\n  acme: {key_env: CALLER_KEY}\n"
-    assert (
-        read_text(text, folder, {"CALLER_KEY": "x"}, keys_needed=False).whole().models["gpt"].key_env == "PROVIDER_KEY"
-    )
-    with pytest.raises(BadMeshFile, match="CALLER_KEY is not set"):
-        read_text(text, folder, {}, keys_needed=False).whole()
-    with pytest.raises(BadMeshFile, match=r"acme\.key_file: a file with one key and nothing else is needed"):
-        read_text(text.replace("key_env: CALLER_KEY", "key_file: two.txt"), folder, {}, keys_needed=False).whole()
+    assert read_text("colour: blue", mesh_folder).file is None
 
 
 def test_an_unreadable_file_is_reported(tmp_path: Path) -> None:

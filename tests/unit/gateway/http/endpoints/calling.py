@@ -50,7 +50,7 @@ class Bills(AdmissionControl):
 
 
 class EmbeddingCache:
-    """Embeds after some seconds, 256 texts at a time, or says what is wrong. Keeps the requests."""
+    """A scripted cache: it embeds after some seconds, at most 256 texts at once, or raises. It keeps the requests."""
 
     VECTORS: Mapping[str, tuple[float, float]] = {
         "fruit": (1.0, 0.0), "pear": (0.8, 0.6), "apple": (0.96, 0.28), "stone": (-1.0, 0.0)
